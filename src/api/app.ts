@@ -153,7 +153,7 @@ export function webhookFormats(
 /** Responds to every error in the form of its face. If the headers have been sent, the connection is closed instead. */
 function respondToError(error: unknown, request: Request, response: Response, _next: NextFunction): void {
   const apiError = toApiError(error);
-  const { status, headers, body } = (findFace(request.path)?.errors ?? standardErrors).answer(apiError);
+  const { status, headers, body } = (findFace(request.path)?.errors ?? standardErrors).toResponse(apiError);
   if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
   if (response.headersSent) {
     response.destroy();

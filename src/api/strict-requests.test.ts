@@ -134,8 +134,8 @@ function returnedIn(value: unknown): [value: unknown, schema: z.ZodType][] {
   });
 }
 
-const exampleOf = ({ declaration: { answer } }: Route): unknown =>
-  answer && 'example' in answer ? answer.example : undefined;
+const exampleOf = ({ declaration: { response } }: Route): unknown =>
+  response && 'example' in response ? response.example : undefined;
 
 test('what examples of responses have as a specification or as items can be sent back', () => {
   const returned = routes.flatMap((route) => returnedIn(exampleOf(route)));

@@ -39,11 +39,11 @@ export function expectDeclared({ method, path, status, body }: Exchange): void {
     if (error && error.code !== 'not_found') expect([...route.codes], what).toContain(error.code);
     return;
   }
-  const { answer, noContent, existing } = route.declaration;
+  const { response, noContent, existing } = route.declaration;
   const success = successOf(route.declaration);
   if (noContent && status === 204) return;
   expect(status, what).toBe(existing && status === 200 ? 200 : success);
-  const content = answer && 'written' in answer ? answer.written['application/json'] : answer;
+  const content = response && 'written' in response ? response.written['application/json'] : response;
   if (content) expect(content.schema.parse(body), what).toEqual(body);
 }
 

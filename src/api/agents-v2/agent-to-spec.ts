@@ -13,14 +13,14 @@ const UNBOUNDED_STEPS = 10_000;
 export interface SpecOptions {
   defaultModel: string | undefined;
   registry: EnvironmentServers;
-  placeOf: PathInRequest;
+  pathOf: PathInRequest;
 }
 
 /** An agent as the engine runs it. @throws ApiError `invalid_request` */
-export function toSpec(agent: FullAgent, { defaultModel, registry, placeOf }: SpecOptions): AgentSpec {
+export function toSpec(agent: FullAgent, { defaultModel, registry, pathOf }: SpecOptions): AgentSpec {
   const model = agent.model ?? defaultModel;
   if (model === undefined) {
-    throw invalidField(placeOf('model'), 'name a model; this server has no default (EVERTURN_DEFAULT_MODEL)');
+    throw invalidField(pathOf('model'), 'name a model; this server has no default (EVERTURN_DEFAULT_MODEL)');
   }
   const { reasoning_effort: effort, answer_format: format, tools, environments } = agent;
   const notes = environments.map(environmentNote);
@@ -106,7 +106,7 @@ function lowest(...limits: (number | null | undefined)[]): number | undefined {
 }
 
 /** The path in an agent for a path in its spec, such as one that the validation has rejected. */
-export function placeInAgent(param: string): string {
+export function pathInAgent(param: string): string {
   const paths: [RegExp, string][] = [
     [/^model\..*/, 'model'],
     [/^client_tools\b/, 'tools'],

@@ -60,11 +60,16 @@ const sentAgent = agent
 
 const route = routesOf('Agent catalog');
 const requires = 'writeAgents';
-const answer = json(agentResource, exampleAgent);
+const responseBody = json(agentResource, exampleAgent);
 const notRunnable = ['invalid_agent', 'feature_not_available', 'content_too_large'] as const;
 
 /** The common declarations of the routes that change an agent by a new revision. */
-const revises = { requires, headers: ifMatch, answer, errors: [...notRunnable, 'precondition_failed'] } as const;
+const revises = {
+  requires,
+  headers: ifMatch,
+  response: responseBody,
+  errors: [...notRunnable, 'precondition_failed'],
+} as const;
 
 /** Registered agents, which sessions name. */
 export function agentRoutes(context: ApiContext): Route[] {
@@ -79,7 +84,7 @@ export function agentRoutes(context: ApiContext): Route[] {
       query: messageQuery,
       body: json(sentAgent, exampleAgent),
       status: 201,
-      answer,
+      response: responseBody,
       errors: [...notRunnable, 'already_exists'],
       handler: async ({ query: { message }, body, caller, response }) =>
         withTag(response, await writer.create(body, { caller, message })),
@@ -88,7 +93,7 @@ export function agentRoutes(context: ApiContext): Route[] {
       id: 'listAgents',
       summary: 'All registered agents by pages',
       query: listQuery,
-      answer: json(numberedPageOf(agentResource), { items: [exampleAgent], total: 1, page: 1 }),
+      response: json(numberedPageOf(agentResource), { items: [exampleAgent], total: 1, page: 1 }),
       errors: ['page_too_large'],
       handler: async ({ query: { agent_name: name, search, reserved, include, sort, ...range } }) => {
         const prefix = reserved === undefined ? undefined : reserved ? { is: RESERVED } : { not: RESERVED };
@@ -107,7 +112,7 @@ export function agentRoutes(context: ApiContext): Route[] {
       id: 'listAgentRevisions',
       summary: 'The revisions of an agent by pages, newest first',
       query: revisionsQuery,
-      answer: json(numberedPageOf(agentRevision), { items: [exampleRevision], total: 3, page: 1 }),
+      response: json(numberedPageOf(agentRevision), { items: [exampleRevision], total: 3, page: 1 }),
       handler: async ({ params, query }) => {
         const descending = query.sort.at(0)?.descending ?? true;
         const isName = identifier.safeParse(params.agent).success;
@@ -132,7 +137,7 @@ export function agentRoutes(context: ApiContext): Route[] {
       summary: 'A registered agent',
       description: 'Agents of the Sessions API are here, too: with what this API has words for.',
       query: readQuery,
-      answer,
+      response: responseBody,
       errors: ['content_too_large'],
       handler: async ({ params, query: { revision, resolve }, response }) => {
         const found = await readAgent(catalog, params.agent, revision);

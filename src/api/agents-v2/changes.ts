@@ -32,7 +32,7 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
         'The next `from_index` is the number of all events that you have. A 204 means that there are no further ' +
         'events, also after the session has ended: `/status` says whether it has.',
       query: changesQuery,
-      answer: { written: { 'application/json': json(sessionChanges, exampleChanges) } },
+      response: { written: { 'application/json': json(sessionChanges, exampleChanges) } },
       noContent: 'the session has no event after `from_index`; `ETag` repeats it',
       handler: async ({ params, query, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);

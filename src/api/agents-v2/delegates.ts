@@ -1,7 +1,7 @@
 import type { Catalog } from '../../features/catalog.ts';
 import type { AgentSpec, Delegate } from '../../spec/agent-spec.ts';
 import { forRequest, toSpec, type SpecOptions } from './agent-to-spec.ts';
-import { invalidField, placesIn, type PathInRequest } from './errors.ts';
+import { invalidField, pathsIn, type PathInRequest } from './errors.ts';
 import type { AgentExpansion } from './expand-agent.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
@@ -19,7 +19,7 @@ interface TreeOptions extends SpecOptions {
   /** The specs of sub-agents whose definitions are for display only: see `AgentExpansion`. */
   specs: AgentExpansion['specs'];
   /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
-  check: (agent: FullAgent, spec: AgentSpec, placeOf: PathInRequest) => Promise<void>;
+  check: (agent: FullAgent, spec: AgentSpec, pathOf: PathInRequest) => Promise<void>;
 }
 
 /**
@@ -29,15 +29,15 @@ interface TreeOptions extends SpecOptions {
 export async function delegateTrees({ subagents }: FullAgent, options: TreeOptions): Promise<DelegateTree[]> {
   const trees: DelegateTree[] = [];
   for (const [i, agent] of (subagents ?? []).entries()) {
-    const placeOf = placesIn(options.placeOf, `subagents.${i}`);
+    const pathOf = pathsIn(options.pathOf, `subagents.${i}`);
     const { name, description } = agent;
     if (trees.some((other) => other.name === name)) {
-      throw invalidField(placeOf('name'), `two sub-agents are named ${name}`);
+      throw invalidField(pathOf('name'), `two sub-agents are named ${name}`);
     }
-    const own = options.specs.get(agent) ?? toSpec(agent, { ...options, placeOf });
+    const own = options.specs.get(agent) ?? toSpec(agent, { ...options, pathOf });
     const spec = forRequest(own, { timezone: options.timezone });
-    await options.check(agent, spec, placeOf);
-    trees.push({ name, description, spec, delegates: await delegateTrees(agent, { ...options, placeOf }) });
+    await options.check(agent, spec, pathOf);
+    trees.push({ name, description, spec, delegates: await delegateTrees(agent, { ...options, pathOf }) });
   }
   return trees;
 }

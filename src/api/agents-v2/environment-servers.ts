@@ -27,7 +27,7 @@ const SHOWN = new Set(['mode', 'settle_s', 'screenshot_max_width', 'image']);
 export function checkEnvironments(
   { environments }: FullAgent,
   registry: EnvironmentServers,
-  placeOf: PathInRequest,
+  pathOf: PathInRequest,
 ): void {
   for (const [i, environment] of environments.entries()) {
     const { kind } = environment;
@@ -35,13 +35,13 @@ export function checkEnvironments(
       const message =
         `this server provides no environment of the kind ${kind}: ask its operator to register an MCP server with ` +
         `"environments": ["${kind}"] in EVERTURN_MCP_SERVERS`;
-      throw new ApiError('feature_not_available', message, { param: placeOf(`environments.${i}`) });
+      throw new ApiError('feature_not_available', message, { param: pathOf(`environments.${i}`) });
     }
     const settings: Record<string, unknown> = environment;
     const field = UNSUPPORTED.find((name) => (settings[name] ?? false) !== false);
     if (field === undefined) continue;
     const message = `${field} is not available for environments of this server: omit it`;
-    throw new ApiError('feature_not_available', message, { param: placeOf(`environments.${i}.${field}`) });
+    throw new ApiError('feature_not_available', message, { param: pathOf(`environments.${i}.${field}`) });
   }
 }
 

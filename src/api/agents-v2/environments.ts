@@ -19,7 +19,7 @@ const listQuery = paging.extend({
 
 const route = routesOf('Agent catalog');
 const requires = 'writeAgents';
-const answer = json(environment, exampleEnvironment);
+const responseBody = json(environment, exampleEnvironment);
 
 /** Environments: what agents act in, by their ids. */
 export function environmentRoutes({ catalog }: ApiContext): Route[] {
@@ -32,7 +32,7 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       description: 'It is provided by an MCP server that the operator has registered for its kind.',
       body: json(registeredEnvironment, exampleEnvironment),
       status: 201,
-      answer,
+      response: responseBody,
       errors: ['already_exists'],
       handler: ({ body }) => environments.create(body),
     }),
@@ -40,14 +40,14 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       id: 'listEnvironments',
       summary: 'All environments by pages',
       query: listQuery,
-      answer: json(numberedPageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
+      response: json(numberedPageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
       errors: ['page_too_large'],
       handler: ({ query: { id, ...query } }) => environments.page({ ...query, name: id }),
     }),
     route('get', '/api/v2/environments/*environment', {
       id: 'getEnvironment',
       summary: 'An environment',
-      answer,
+      response: responseBody,
       handler: ({ params }) => environments.get(params.environment),
     }),
     route('put', '/api/v2/environments/*environment', {
@@ -56,7 +56,7 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       summary: 'Replace an environment',
       description: 'Sessions that exist keep the environment as it was.',
       body: json(registeredEnvironment, exampleEnvironment),
-      answer,
+      response: responseBody,
       handler: ({ params, body }) => {
         requireSameName('id', { body: body.id, url: params.environment });
         return environments.change(params.environment, () => body);
@@ -67,7 +67,7 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       requires,
       summary: 'Change some fields of an environment',
       body: json(environmentPatch, { start_url: 'https://shop.example.com' }),
-      answer,
+      response: responseBody,
       handler: ({ params, body }) =>
         environments.change(params.environment, (current) => {
           const changed = parsePart(registeredEnvironment, patched(current, body), 'body');

@@ -31,8 +31,8 @@ export function invalidField(param: string, message: string): ApiError {
 export type PathInRequest = (inner: string) => string;
 
 /** Maps the paths in a member of a part. */
-export function placesIn(placeOf: PathInRequest, member: string): PathInRequest {
-  return (inner) => placeOf(inner === '' ? member : `${member}.${inner}`);
+export function pathsIn(pathOf: PathInRequest, member: string): PathInRequest {
+  return (inner) => pathOf(inner === '' ? member : `${member}.${inner}`);
 }
 
 /** The statuses of this API where they differ from those of all faces. */
@@ -82,7 +82,7 @@ const errorBody = z
 export const agentsV2Errors: ErrorForm = {
   body: () => errorBody,
   statusOf,
-  answer: (error) => {
+  toResponse: (error) => {
     const status = statusOf(error.kind);
     return {
       status,

@@ -35,7 +35,7 @@ export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Rou
       id: 'listSessionEvents',
       summary: 'The events of a session by pages',
       query: eventsQuery,
-      answer: {
+      response: {
         written: { 'application/json': json(eventPage, { items: exampleEvents, total: 2, page: 1 }) },
       },
       handler: async ({ params, query: { page, size, sort, type }, caller, response }) => {

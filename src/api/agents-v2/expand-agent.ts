@@ -3,7 +3,7 @@ import { isGiven } from '../../lib/is-given.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { environmentsOf, skillsOf } from './agent-parts.ts';
-import { invalidField, placesIn, type PathInRequest } from './errors.ts';
+import { invalidField, pathsIn, type PathInRequest } from './errors.ts';
 import { findAgent } from './registered-agents.ts';
 import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
@@ -18,7 +18,7 @@ const MAX_SUBAGENTS = 100;
 const MAX_LENGTH = 5_000_000;
 
 interface Position {
-  placeOf: PathInRequest;
+  pathOf: PathInRequest;
   /** The names of the registered agents around it. */
   around: string[];
 }
@@ -46,35 +46,35 @@ export class AgentExpansion {
    * @param name the name under which the agent is registered, if it is
    * @throws ApiError that names the path
    */
-  async expand(agent: Agent, placeOf: PathInRequest, name?: string): Promise<FullAgent> {
-    return this.#expand(agent, { placeOf, around: name === undefined ? [] : [name] }, 0);
+  async expand(agent: Agent, pathOf: PathInRequest, name?: string): Promise<FullAgent> {
+    return this.#expand(agent, { pathOf, around: name === undefined ? [] : [name] }, 0);
   }
 
   async #expand(agent: Agent, position: Position, depth: number): Promise<FullAgent> {
-    const { placeOf } = position;
+    const { pathOf } = position;
     const { environments: named, skills: namedSkills, subagents: namedAgents, ...rest } = agent;
-    this.#count(rest, placeOf);
+    this.#count(rest, pathOf);
     const environments: Environment[] = [];
     for (const [i, one] of named.entries()) {
-      const place = placeOf(`environments.${i}`);
+      const path = pathOf(`environments.${i}`);
       const environment = typeof one === 'string' ? await environmentsOf(this.#catalog).find(one) : one;
-      if (!environment) throw invalidField(place, `there is no environment ${JSON.stringify(one)}`);
+      if (!environment) throw invalidField(path, `there is no environment ${JSON.stringify(one)}`);
       const { kind } = environment;
       if (environments.some((other) => other.kind === kind)) {
-        throw invalidField(place, `an agent has at most one environment of the kind ${kind}`);
+        throw invalidField(path, `an agent has at most one environment of the kind ${kind}`);
       }
       environments.push(environment);
     }
     const skills: (string | Skill)[] = [];
     for (const one of namedSkills ?? []) {
       const skill = typeof one === 'string' ? ((await skillsOf(this.#catalog).find(one)) ?? one) : one;
-      this.#count(skill, placeOf);
+      this.#count(skill, pathOf);
       skills.push(skill);
     }
     const subagents: FullAgent[] = [];
     for (const [i, one] of (namedAgents ?? []).entries()) {
       if (typeof one !== 'string' && this.stored.has(agent)) this.stored.add(one);
-      const inner = { ...position, placeOf: placesIn(placeOf, `subagents.${i}`) };
+      const inner = { ...position, pathOf: pathsIn(pathOf, `subagents.${i}`) };
       subagents.push(await this.#subagent(one, inner, depth + 1));
     }
     const expanded = {
@@ -89,30 +89,30 @@ export class AgentExpansion {
     return expanded;
   }
 
-  async #subagent(one: string | Agent, { placeOf, around }: Position, depth: number): Promise<FullAgent> {
-    const place = placeOf('');
+  async #subagent(one: string | Agent, { pathOf, around }: Position, depth: number): Promise<FullAgent> {
+    const path = pathOf('');
     this.#subagents += 1;
-    if (depth > MAX_NESTING) throw invalidField(place, `sub-agents may be nested ${MAX_NESTING} deep`);
+    if (depth > MAX_NESTING) throw invalidField(path, `sub-agents may be nested ${MAX_NESTING} deep`);
     if (this.#subagents > MAX_SUBAGENTS) {
-      throw invalidField(place, `an agent may have ${MAX_SUBAGENTS} sub-agents, those of its sub-agents included`);
+      throw invalidField(path, `an agent may have ${MAX_SUBAGENTS} sub-agents, those of its sub-agents included`);
     }
-    if (typeof one !== 'string') return this.#expand(one, { placeOf, around }, depth);
+    if (typeof one !== 'string') return this.#expand(one, { pathOf, around }, depth);
     const found = await findAgent(this.#catalog, one);
-    if (!found) throw invalidField(place, `there is no agent ${JSON.stringify(one)}`);
+    if (!found) throw invalidField(path, `there is no agent ${JSON.stringify(one)}`);
     const { name, definition, spec } = found;
     if (spec) this.specs.set(definition, spec);
     this.stored.add(definition);
     if (around.includes(name)) {
-      throw invalidField(place, `its sub-agents lead back to it: ${[...around, name].join(' → ')}`);
+      throw invalidField(path, `its sub-agents lead back to it: ${[...around, name].join(' → ')}`);
     }
     // The client has not sent this definition, so its errors are reported at the path of its name.
-    return this.#expand(definition, { placeOf: () => place, around: [...around, name] }, depth);
+    return this.#expand(definition, { pathOf: () => path, around: [...around, name] }, depth);
   }
 
-  #count(part: unknown, placeOf: PathInRequest): void {
+  #count(part: unknown, pathOf: PathInRequest): void {
     this.#length += JSON.stringify(part).length;
     if (this.#length <= MAX_LENGTH) return;
     const message = `the agent, with all that it refers to, is longer than ${MAX_LENGTH} characters`;
-    throw new ApiError('content_too_large', message, { param: placeOf('') });
+    throw new ApiError('content_too_large', message, { param: pathOf('') });
   }
 }

@@ -62,7 +62,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         summary,
         description: 'Agents of this server act on no device whose files they could share: this is always an error.',
         body,
-        answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
+        response: json(z.looseObject({ path }), { path: '~/Downloads' }),
         errors: ['forbidden', 'feature_not_available'],
         handler: async ({ params, caller }) => {
           await authorizeSession(catalog, fromUuid(params.id), caller, name === 'write_file' ? 'send' : 'read');
@@ -90,7 +90,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       id: 'getSessionFile',
       summary: 'The bytes of a file in an event of a session',
       query,
-      answer: fileResponse,
+      response: fileResponse,
       handler: async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });

@@ -34,7 +34,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         'Also those of the Sessions API, which wait for messages after each answer. A search looks at the first ' +
         `${MAX_SEARCHED} sessions that match the other parameters.`,
       query: sessionListQuery,
-      answer: json(sessionPage, { items: [exampleSummary], total: 1, page: 1 }),
+      response: json(sessionPage, { items: [exampleSummary], total: 1, page: 1 }),
       handler: async ({ query, caller }) => {
         const { page, size, search } = query;
         const listing = { filter: filterOf(query, caller), order: orderOf(query), now: new Date() };

@@ -40,7 +40,7 @@ export function quotaRoutes(context: ApiContext): Route[] {
       description:
         'Of all callers of this server together; `available` is for the caller, of whom it also depends on the share of ' +
         'one subject. Sessions that are idle, or wait in the queue, are not counted.',
-      answer: json(sessionQuota, { scope: 'org', limit: 100, active: 3, available: 97 }),
+      response: json(sessionQuota, { scope: 'org', limit: 100, active: 3, available: 97 }),
       handler: async ({ caller }) => {
         const { limit, active, available } = await context.sessionQueue.quota(caller.subject.subjectId);
         return { scope: 'org' as const, limit, active, available };
@@ -52,7 +52,7 @@ export function quotaRoutes(context: ApiContext): Route[] {
       description:
         "The caller's budget in the current day or month of UTC. Without a limit of tokens, only what was used, if it " +
         'is counted.',
-      answer: json(tokenQuota, { limit: 2_000_000, used: 120_000, remaining: 1_880_000, ...A_DAY }),
+      response: json(tokenQuota, { limit: 2_000_000, used: 120_000, remaining: 1_880_000, ...A_DAY }),
       handler: async ({ caller }) => {
         const now = new Date();
         const use = await useOf(context, caller.subject.subjectId, now);

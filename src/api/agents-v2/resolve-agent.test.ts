@@ -50,7 +50,7 @@ const context = {
 
 const caller = { subject: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' }, roles: ['user'] } as const;
 
-async function placeOfMistake(request: object, isStored = false): Promise<string | undefined> {
+async function pathOfMistake(request: object, isStored = false): Promise<string | undefined> {
   try {
     await resolveAgent(context, sessionRequest.parse({ messages: 'Go', ...request }), { caller, isStored });
     return undefined;
@@ -82,11 +82,11 @@ test.each<[string, object, string | undefined]>([
     undefined,
   ],
 ])('a mistake in %s', async (_, request, place) => {
-  expect(await placeOfMistake(request)).toBe(place);
+  expect(await pathOfMistake(request)).toBe(place);
 });
 
 test('the request of a schedule was stored before', async () => {
-  expect(await placeOfMistake({ agent: agentOf(MISTAKEN, [agentOf(MISTAKEN)]) }, true)).toBeUndefined();
+  expect(await pathOfMistake({ agent: agentOf(MISTAKEN, [agentOf(MISTAKEN)]) }, true)).toBeUndefined();
 });
 
 test.each<[string, object, boolean[]]>([
@@ -105,7 +105,7 @@ test.each<[string, object, boolean[]]>([
   ],
 ])('schemas %s, and share one budget', async (_, request, areStored) => {
   checks = [];
-  expect(await placeOfMistake(request)).toBeUndefined();
+  expect(await pathOfMistake(request)).toBeUndefined();
   expect(checks.map(({ budget }) => budget === undefined)).toEqual(areStored);
   expect(new Set(checks.flatMap(({ budget }) => budget ?? [])).size).toBeLessThanOrEqual(1);
 });

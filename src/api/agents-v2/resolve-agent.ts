@@ -5,7 +5,7 @@ import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
-import { forRequest, placeInAgent, toSpec, withFields } from './agent-to-spec.ts';
+import { forRequest, pathInAgent, toSpec, withFields } from './agent-to-spec.ts';
 import { checkEnvironments, type EnvironmentServers } from './environment-servers.ts';
 import { delegateTrees, type DelegateTree } from './delegates.ts';
 import type { PathInRequest } from './errors.ts';
@@ -49,15 +49,15 @@ export async function resolveAgent(
   const given = found?.definition ?? request.agent;
   if (typeof given === 'string') throw agentNotFound(given);
   // The request does not contain the definition of a registered agent, so its errors are at the name.
-  const placeOf = (inner: string) => (found || inner === '' ? 'agent' : `agent.${inner}`);
+  const pathOf = (inner: string) => (found || inner === '' ? 'agent' : `agent.${inner}`);
   const expansion = new AgentExpansion(catalog);
   if (found) expansion.stored.add(given);
   const { specs, stored } = expansion;
-  const expanded = await expansion.expand(given, placeOf, found?.name);
+  const expanded = await expansion.expand(given, pathOf, found?.name);
   const { agent: overridden, changed } = applyOverrides(expanded, request.overrides);
-  const agent = changed.size > 0 ? await new AgentExpansion(catalog, expansion).expand(overridden, placeOf) : expanded;
-  checkEnvironments(agent, registry, placeOf);
-  const own = toSpec(agent, { defaultModel: config.defaultModel, registry, placeOf });
+  const agent = changed.size > 0 ? await new AgentExpansion(catalog, expansion).expand(overridden, pathOf) : expanded;
+  checkEnvironments(agent, registry, pathOf);
+  const own = toSpec(agent, { defaultModel: config.defaultModel, registry, pathOf });
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
   const named = found && { name: found.name, revision: found.revision };
   const registered = changed.size === 0 ? named : undefined;
@@ -67,19 +67,19 @@ export async function resolveAgent(
   const isNew = !isStored && !stored.has(expanded);
   await checkSpec(context, spec, {
     owner,
-    placeOf,
+    pathOf,
     budget,
     hasNewModel: isNew || (!isStored && changed.has('model')),
     isStored: isStored || (!isNew && changed.size === 0),
   });
   const { defaultModel } = config;
-  const check = (inner: FullAgent, innerSpec: AgentSpec, place: PathInRequest) => {
-    checkEnvironments(inner, registry, place);
+  const check = (inner: FullAgent, innerSpec: AgentSpec, path: PathInRequest) => {
+    checkEnvironments(inner, registry, path);
     const isOld = isStored || stored.has(inner);
-    return checkSpec(context, innerSpec, { owner, placeOf: place, budget, hasNewModel: !isOld, isStored: isOld });
+    return checkSpec(context, innerSpec, { owner, pathOf: path, budget, hasNewModel: !isOld, isStored: isOld });
   };
   const { timezone } = request;
-  const delegates = await delegateTrees(agent, { timezone, defaultModel, registry, placeOf, specs, check });
+  const delegates = await delegateTrees(agent, { timezone, defaultModel, registry, pathOf, specs, check });
   return { agent, spec, delegates, registered, named };
 }
 
@@ -87,7 +87,7 @@ interface SpecChecks extends Pick<CheckScope, 'owner'> {
   budget: SchemaBudget;
   /** The spec was checked when it was accepted. */
   isStored: boolean;
-  placeOf: PathInRequest;
+  pathOf: PathInRequest;
   /** The model is named by the request, not by a stored agent. */
   hasNewModel: boolean;
 }
@@ -96,9 +96,9 @@ interface SpecChecks extends Pick<CheckScope, 'owner'> {
 export async function checkSpec(
   { agentCheck }: Pick<ResolveContext, 'agentCheck'>,
   spec: AgentSpec,
-  { placeOf, hasNewModel, isStored, owner, budget }: SpecChecks,
+  { pathOf, hasNewModel, isStored, owner, budget }: SpecChecks,
 ): Promise<void> {
   const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
   const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget: isStored ? undefined : budget }));
-  if (problem) throw new ApiError(problem.code, problem.message, { param: placeOf(placeInAgent(problem.param)) });
+  if (problem) throw new ApiError(problem.code, problem.message, { param: pathOf(pathInAgent(problem.param)) });
 }

@@ -53,7 +53,7 @@ const REQUEST_ERRORS = [
   'content_too_large',
 ] as const;
 
-const answer = json(scheduleResource, exampleSchedule);
+const responseBody = json(scheduleResource, exampleSchedule);
 const route = routesOf('Schedules');
 const path = '/api/v2/schedules/:schedule_id';
 
@@ -81,7 +81,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         session_request: exampleRequest,
       }),
       status: 201,
-      answer,
+      response: responseBody,
       errors: ['too_many_schedules', ...REQUEST_ERRORS],
       handler: async ({ body, caller }) => {
         const request = await checkRequest(context, body.session_request, caller);
@@ -118,7 +118,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       id: 'listSchedules',
       summary: 'The schedules that the caller may read, newest first',
       query: schedulesQuery,
-      answer: json(schedulePage, { items: [exampleSchedule], total: 1, page: 1 }),
+      response: json(schedulePage, { items: [exampleSchedule], total: 1, page: 1 }),
       handler: async ({ query, caller }) => {
         const { items, total } = await catalog.schedules.list({
           subjectId: mayReadAll(caller) ? undefined : caller.subject.subjectId,
@@ -131,7 +131,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
     route('get', path, {
       id: 'getSchedule',
       summary: 'A schedule',
-      answer,
+      response: responseBody,
       handler: async ({ params, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
         return readResource(context, id);
@@ -144,7 +144,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       summary: 'Change a schedule',
       description: 'What is absent stays. If as many sessions as `repeats` were created already, it is paused.',
       body: json(updateScheduleBody, { timing: exampleSchedule.timing }),
-      answer,
+      response: responseBody,
       errors: [...REQUEST_ERRORS],
       handler: async ({ params, body, caller }) => {
         const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
@@ -175,7 +175,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       summary: 'Pause a schedule',
       description: 'It can be triggered nevertheless.',
       body: json(pauseScheduleBody, { note: 'Until the holidays are over' }),
-      answer: json(scheduleResource, { ...exampleSchedule, paused: true, next_run_times: [] }),
+      response: json(scheduleResource, { ...exampleSchedule, paused: true, next_run_times: [] }),
       errors: ['forbidden'],
       handler: async ({ params, body, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'cancel');
@@ -187,7 +187,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       requires: 'createSessions',
       summary: 'Resume a paused schedule',
       description: 'The times that have passed meanwhile are not made up for.',
-      answer: json(scheduleResource, exampleSchedule),
+      response: json(scheduleResource, exampleSchedule),
       handler: async ({ params, caller }) => {
         const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const { id, repeats, sessions_created: created } = schedule;
@@ -203,7 +203,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       requires: 'createSessions',
       summary: 'Create a session now, even if the schedule is paused',
       description: 'None is created while the last one has not ended. The times of the schedule stay.',
-      answer: json(scheduleRunResource, { ...exampleScheduleRun, triggered_manually: true }),
+      response: json(scheduleRunResource, { ...exampleScheduleRun, triggered_manually: true }),
       handler: async ({ params, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const run = await catalog.scheduleRuns.get(runIdOf(await triggerSchedule(schedulingOf(context), id)));
@@ -216,7 +216,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       summary: 'What became of the last times of a schedule, newest first',
       description: 'The last thousand are kept.',
       query: scheduleRunsQuery,
-      answer: json(scheduleRunPage, { items: [exampleScheduleRun], total: 1, page: 1 }),
+      response: json(scheduleRunPage, { items: [exampleScheduleRun], total: 1, page: 1 }),
       handler: async ({ params, query, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
         const { items, total } = await catalog.scheduleRuns.list(id, { order: orderOf(query), ...rangeOf(query) });
@@ -253,9 +253,9 @@ async function checkRequest(
     if (parent) await authorizeSession(catalog, fromUuid(parent, 'parent_session_id'), caller, 'send');
     await resolveAgent({ catalog, ...context }, request, { caller, isStored: false });
   } catch (error) {
-    const { kind, message, param: place } = toApiError(error);
-    if (place === undefined) throw error;
-    throw new ApiError(kind, message, { param: `${param}.${place}`, cause: error });
+    const { kind, message, param: path } = toApiError(error);
+    if (path === undefined) throw error;
+    throw new ApiError(kind, message, { param: `${param}.${path}`, cause: error });
   }
   return json;
 }

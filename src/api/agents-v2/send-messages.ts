@@ -22,7 +22,7 @@ interface SentMessages {
   /** This server's name in the request. */
   host: string | undefined;
   /** Sends the response. False if the response is lost: an equal request within seconds is then a repetition. */
-  answer: () => Promise<boolean>;
+  respond: () => Promise<boolean>;
 }
 
 /**
@@ -31,7 +31,7 @@ interface SentMessages {
  * @throws ApiError or EngineError
  */
 export async function sendMessages(context: ApiContext, sent: SentMessages): Promise<void> {
-  const { session, caller, messages, key, rateLimitError, host, answer } = sent;
+  const { session, caller, messages, key, rateLimitError, host, respond } = sent;
   using request = new TurnRequest(context, {
     sessionId: session.id,
     caller,
@@ -59,7 +59,7 @@ export async function sendMessages(context: ApiContext, sent: SentMessages): Pro
     });
     await turn.whenIndexed();
   }
-  if (await answer()) turn.acknowledge();
+  if (await respond()) turn.acknowledge();
 }
 
 /** Resumes the running turn, whether its pause is in the log or takes effect after its current work. */

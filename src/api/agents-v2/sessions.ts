@@ -21,7 +21,7 @@ const idempotencyKey = z
   .optional()
   .describe('a request that repeats another one with the same key gets the same session');
 
-const answer = json(sessionResource, exampleSession);
+const responseBody = json(sessionResource, exampleSession);
 
 /** Sessions: runs of an agent. */
 export function sessionRoutes(context: ApiContext, reader: SessionReader): Route[] {
@@ -37,7 +37,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       headers: z.object({ 'Idempotency-Key': idempotencyKey }),
       body: json(sessionRequest, exampleRequest),
       status: 201,
-      answer,
+      response: responseBody,
       errors: [
         'agent_not_found',
         'session_not_found',
@@ -67,7 +67,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
     route('get', '/api/v2/sessions/:id', {
       id: 'getSession',
       summary: 'A session',
-      answer,
+      response: responseBody,
       handler: async ({ params, caller }) => {
         const { session, isForeign } = await authorizeRead(catalog, params.id, caller);
         const resource = toResource(await reader.read(session));
@@ -78,7 +78,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       id: 'getSessionStatus',
       summary: 'The state of a session',
       description: 'What this says has ended can be read in `/changes` before.',
-      answer: json(sessionStatus, exampleStatus),
+      response: json(sessionStatus, exampleStatus),
       handler: async ({ params, caller }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         return toStatus(await reader.read(session));

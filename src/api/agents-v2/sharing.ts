@@ -32,7 +32,7 @@ export function sharingRoutes(context: ApiContext): Route[] {
       description:
         'Only for its owner. The session, its `/status`, `/changes`, `/events` and `/resources` can then be read by ' +
         'everyone who has its id. The definition of its agent is not shown.',
-      answer: json(shareLink, { share_url: shareUrl('ses_01k6md978wfry8yqvbhg6wv2db') }),
+      response: json(shareLink, { share_url: shareUrl('ses_01k6md978wfry8yqvbhg6wv2db') }),
       handler: async ({ params, caller }) => {
         return { share_url: await shareSession(context, await authorizeOwner(catalog, params.id, caller)) };
       },

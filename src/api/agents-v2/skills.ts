@@ -16,7 +16,7 @@ const listQuery = paging.extend({
 
 const route = routesOf('Agent catalog');
 const requires = 'writeAgents';
-const answer = json(skill, exampleSkill);
+const responseBody = json(skill, exampleSkill);
 
 /** Skills: instructions for particular tasks, which agents name. */
 export function skillRoutes({ catalog }: ApiContext): Route[] {
@@ -29,7 +29,7 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       summary: 'Register a skill',
       body: json(skill, exampleSkill),
       status: 201,
-      answer,
+      response: responseBody,
       errors: ['already_exists'],
       handler: ({ body }) => skills.create(body),
     }),
@@ -37,14 +37,14 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       id: 'listSkills',
       summary: 'All skills by pages',
       query: listQuery,
-      answer: json(numberedPageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
+      response: json(numberedPageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
       errors: ['page_too_large'],
       handler: ({ query }) => skills.page(query),
     }),
     route('get', '/api/v2/skills/*skill', {
       id: 'getSkill',
       summary: 'A skill',
-      answer,
+      response: responseBody,
       handler: ({ params }) => skills.get(params.skill),
     }),
     route('put', '/api/v2/skills/*skill', {
@@ -54,7 +54,7 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       summary: 'Replace a skill',
       description: 'Sessions that exist keep the skill as it was.',
       body: json(skill, exampleSkill),
-      answer,
+      response: responseBody,
       handler: ({ params, body }) => {
         requireSameName('name', { body: body.name, url: params.skill });
         return skills.change(params.skill, () => body);
@@ -66,7 +66,7 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       largeBody: true,
       summary: 'Change some fields of a skill',
       body: json(skillPatch, { description: exampleSkill.description }),
-      answer,
+      response: responseBody,
       handler: ({ params, body }) =>
         skills.change(params.skill, (current) => parsePart(skill, patched(current, body), 'body')),
     }),

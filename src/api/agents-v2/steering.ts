@@ -59,7 +59,7 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           key: undefined,
           rateLimitError,
           host: request.get('host'),
-          answer: () => sendWhole(response, () => response.status(202).end()),
+          respond: () => sendWhole(response, () => response.status(202).end()),
         });
       },
     }),

@@ -51,7 +51,7 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
       }),
       schemas: { WebhookMessage: webhookMessage },
       status: 201,
-      answer: withSecret,
+      response: withSecret,
       errors: ['too_many_webhooks'],
       handler: async ({ body: { url, enabled_events: events, description, disabled } }) => {
         const { id, secret } = await webhooks.register({
@@ -68,7 +68,7 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
       id: 'listWebhooks',
       summary: 'The webhooks, newest first',
       query: webhooksQuery,
-      answer: json(webhookPage, { items: [exampleWebhook], total: 1, page: 1 }),
+      response: json(webhookPage, { items: [exampleWebhook], total: 1, page: 1 }),
       handler: async ({ query }) => {
         const all = await catalog.webhooks.list('agents-v2');
         const { offset, limit } = rangeOf(query);
@@ -80,13 +80,13 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
     route('get', '/api/v2/webhooks/events', {
       id: 'listWebhookEvents',
       summary: 'The types of events that webhooks can be sent',
-      answer: json(eventTypes, EVENTS),
+      response: json(eventTypes, EVENTS),
       handler: () => Promise.resolve(EVENTS),
     }),
     route('get', '/api/v2/webhooks/:webhook_id', {
       id: 'getWebhook',
       summary: 'A webhook, with the state of its deliveries',
-      answer: json(webhookRecord, exampleWebhook),
+      response: json(webhookRecord, exampleWebhook),
       handler: async ({ params }) => webhookToRecord(await webhooks.find(params.webhook_id)),
     }),
     route('patch', '/api/v2/webhooks/:webhook_id', {
@@ -94,7 +94,7 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
       summary: 'Change a webhook',
       description: 'Only what is given changes. A webhook that is enabled again begins without failures.',
       body: json(updateWebhookBody, { disabled: false }),
-      answer: json(webhookRecord, exampleWebhook),
+      response: json(webhookRecord, exampleWebhook),
       handler: async ({ params: { webhook_id: id }, body: { enabled_events: events, ...change } }) => {
         await webhooks.find(id);
         const now = new Date().toISOString();
@@ -113,7 +113,7 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
       description:
         'The new secret is shown only here, and signs at once. For 24 hours an attempt that fails is repeated with a ' +
         'signature of the old one.',
-      answer: withSecret,
+      response: withSecret,
       handler: async ({ params: { webhook_id: id } }) => {
         const { secret } = await webhooks.rotate(id);
         return { ...webhookToRecord(await webhooks.find(id)), secret };
@@ -123,7 +123,7 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
       id: 'pingWebhook',
       summary: 'Send a webhook a message of the type `ping`, and wait for its answer',
       description: 'Also to one that is disabled. The outcome does not count as that of a delivery.',
-      answer: json(pingResult, { response_status: 200 }),
+      response: json(pingResult, { response_status: 200 }),
       errors: ['webhook_unreachable'],
       handler: async ({ params: { webhook_id: id } }) => ping(await webhooks.find(id)),
     }),

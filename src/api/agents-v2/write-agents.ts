@@ -108,21 +108,21 @@ export class AgentWriter {
   /** The agent's spec as of now, which sessions of the Sessions API run. @throws ApiError */
   async #spec(agent: Agent) {
     const { registry, config, catalog } = this.#context;
-    const placeOf = (inner: string) => inner;
-    const options = { defaultModel: config.defaultModel, registry, placeOf };
+    const pathOf = (inner: string) => inner;
+    const options = { defaultModel: config.defaultModel, registry, pathOf };
     const budget = new SchemaBudget();
     const expansion = new AgentExpansion(catalog);
     const { specs, stored } = expansion;
-    const full = await expansion.expand(agent, placeOf, agent.name);
+    const full = await expansion.expand(agent, pathOf, agent.name);
     // An environment may be stored before a server provides it: the creation of a session reports that.
-    const check = async (one: FullAgent, place: PathInRequest) => {
+    const check = async (one: FullAgent, path: PathInRequest) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
-      const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
+      const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, pathOf: path });
       const isStored = stored.has(one);
-      await checkSpec(this.#context, spec, { owner: null, placeOf: place, budget, hasNewModel: !isStored, isStored });
+      await checkSpec(this.#context, spec, { owner: null, pathOf: path, budget, hasNewModel: !isStored, isStored });
     };
-    await check(full, placeOf);
-    const delegates = await delegateTrees(full, { ...options, specs, check: (one, _, place) => check(one, place) });
+    await check(full, pathOf);
+    const delegates = await delegateTrees(full, { ...options, specs, check: (one, _, path) => check(one, path) });
     return storeDelegates(catalog, { spec: toSpec(full, options), delegates }, now());
   }
 

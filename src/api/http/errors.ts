@@ -165,7 +165,7 @@ export interface ErrorForm {
   /** The schema of the body, for the documentation, where errors may be of these kinds. */
   body: (kinds: readonly ErrorKind[]) => z.ZodType;
   statusOf(kind: ErrorKind): ErrorStatus;
-  answer(error: ApiError): { status: number; headers: Record<string, string>; body: object };
+  toResponse(error: ApiError): { status: number; headers: Record<string, string>; body: object };
 }
 
 interface ApiErrorOptions extends ErrorOptions {
@@ -251,7 +251,7 @@ export const standardErrors = {
       })
       .meta({ id: 'Error' }),
   statusOf: ({ status }) => status,
-  answer: (error) => {
+  toResponse: (error) => {
     const { kind, message, param } = error;
     const { status, type, code } = kind;
     return { status, headers: errorHeaders(error), body: { error: { message, type, code, ...(param && { param }) } } };

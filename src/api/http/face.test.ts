@@ -77,7 +77,9 @@ test('a route names what its face declares; anything else is a type error', () =
 });
 
 test('an error of a face has the status and the code of its kind', () => {
-  const { status, body } = standardErrors.answer(new ApiError(FACTS.errorKinds.thing_not_found, 'there is no thing x'));
+  const { status, body } = standardErrors.toResponse(
+    new ApiError(FACTS.errorKinds.thing_not_found, 'there is no thing x'),
+  );
   expect([status, body]).toEqual([
     404,
     { error: { message: 'there is no thing x', type: 'not_found_error', code: 'thing_not_found' } },

@@ -58,8 +58,8 @@ test('no two faces have the same name, tag, prefix or error', () => {
 
 test('examples match their schemas', () => {
   for (const { declaration } of everyRoute) {
-    const { id, body, answer } = declaration;
-    const contents = [body, ...(answer && 'written' in answer ? Object.values(answer.written) : [answer])];
+    const { id, body, response } = declaration;
+    const contents = [body, ...(response && 'written' in response ? Object.values(response.written) : [response])];
     for (const content of contents) {
       if (content) expect(content.schema.parse(content.example), id).toEqual(content.example);
     }
@@ -128,7 +128,7 @@ test('what may be missing, and what streams and pages reject, follows from the d
   const query = pageQuery({ defaultLimit: 1, maxLimit: 1 });
   expect(codesOf(route('get', '/x', { ...declared, query }))).toEqual(['invalid_page_token']);
   const headers = z.object(lastEventId);
-  expect(codesOf(route('get', '/x', { ...declared, headers, answer: stream }))).toEqual([
+  expect(codesOf(route('get', '/x', { ...declared, headers, response: stream }))).toEqual([
     'invalid_cursor',
     'too_many_streams',
   ]);

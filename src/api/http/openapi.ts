@@ -45,7 +45,7 @@ export function withDocument(
     route('get', options.about.path, {
       id: 'getOpenApi',
       summary: 'Get this OpenAPI 3.1 document',
-      answer: {
+      response: {
         written: { 'application/json': json(z.looseObject({ openapi: z.string() }), { openapi: '3.1.0' }) },
       },
       handler: ({ response }) => void response.type('json').send(document(hasKeys())),
@@ -118,7 +118,7 @@ export function openApiDocument(
       components: {
         schemas: Object.fromEntries(routes.flatMap(({ declaration }) => Object.entries(declaration.schemas ?? {}))),
         examples: Object.fromEntries(
-          kinds.map((kind) => [kind.code, { value: errors.answer(new ApiError(kind, kind.description)).body }]),
+          kinds.map((kind) => [kind.code, { value: errors.toResponse(new ApiError(kind, kind.description)).body }]),
         ),
         ...(hasKeys && {
           securitySchemes: {
@@ -204,11 +204,11 @@ function operation(described: Route, form: DescribedForm, hasKeys: boolean): Zod
 const EMPTY: Partial<Record<number, string>> = { 202: 'accepted', 302: 'it is at the address in the header Location' };
 
 function success(declaration: Route['declaration'], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
-  const { answer, noContent, existing } = declaration;
+  const { response, noContent, existing } = declaration;
   const status = successOf(declaration);
   const headers = z.object(responseHeaders);
-  if (!answer) return { [`${status}` as const]: { description: EMPTY[status] ?? 'done', headers } };
-  const contents = 'written' in answer ? answer.written : { 'application/json': answer };
+  if (!response) return { [`${status}` as const]: { description: EMPTY[status] ?? 'done', headers } };
+  const contents = 'written' in response ? response.written : { 'application/json': response };
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
   return {
     [`${status}` as const]: { description: 'success', headers, content },
@@ -220,7 +220,7 @@ function success(declaration: Route['declaration'], responseHeaders: z.core.$Zod
 /** The errors of a route: those that follow from its declaration, and those that it lists itself. */
 export function refusals({ path, declaration, facts }: Route, { hasKeys }: { hasKeys: boolean }): ErrorKind[] {
   const access = accessOf(facts, path);
-  const { query, headers, body, requires, stores, answer, isRaw, errors = [] } = declaration;
+  const { query, headers, body, requires, stores, response, isRaw, errors = [] } = declaration;
   const rules: [boolean, CommonCode[]][] = [
     [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
     [!hasKeys, ['not_local']],
@@ -235,7 +235,7 @@ export function refusals({ path, declaration, facts }: Route, { hasKeys }: { has
     [query !== undefined && 'page_token' in query.shape, ['invalid_page_token']],
     [headers !== undefined && 'Last-Event-ID' in headers.shape, ['invalid_cursor']],
   ];
-  const isStream = answer !== undefined && 'written' in answer && 'text/event-stream' in answer.written;
+  const isStream = response !== undefined && 'written' in response && 'text/event-stream' in response.written;
   const known: Readonly<Record<string, ErrorKind>> = { ...ERRORS, ...facts.errorKinds };
   return [
     ...rules.flatMap(([applies, codes]) => (applies ? codes.map((code) => ERRORS[code]) : [])),

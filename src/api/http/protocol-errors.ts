@@ -63,7 +63,7 @@ function protocolError(error: NodeJS.ErrnoException): ApiError {
 }
 
 function serialized(error: ApiError): { status: number; headers: Record<string, string>; text: string } {
-  const { status, headers, body } = standardErrors.answer(error);
+  const { status, headers, body } = standardErrors.toResponse(error);
   const text = JSON.stringify(body);
   return {
     status,

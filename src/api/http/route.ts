@@ -110,7 +110,7 @@ interface Declaration<
   /** The body is bytes of any type, of at most 30 MB: its schema is of a Buffer. */
   isRaw?: true;
   /** The response; without it, an empty one. */
-  answer?: A;
+  response?: A;
   /** Schemas that the response refers to by name, such as that of the JSON text in a server-sent event. */
   schemas?: Record<string, z.ZodType>;
   /** The status of the response: by default 200, or 204 if it is empty. */
@@ -187,10 +187,10 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
       B extends z.ZodType = z.ZodUndefined,
       A extends ResponseContent = undefined,
     >(method: Method, path: PathOf<F, P>, { handler, ...declaration }: Handled<F, P, Q, H, B, A>): Route {
-      const { query, headers, answer, handlesRateLimit, largeBody, stores, isForm, isRaw } = declaration;
+      const { query, headers, response: content, handlesRateLimit, largeBody, stores, isForm, isRaw } = declaration;
       const { requires } = { ...ofAll, ...declaration };
       const body = declaration.body ?? (method === 'get' ? undefined : NOTHING);
-      const status = successOf({ answer, ...(declaration.status && { status: declaration.status }) });
+      const status = successOf({ response: content, ...(declaration.status && { status: declaration.status }) });
       const check: RequestHandler = (_request, response, next) => {
         const { caller, rateLimitError } = contextOf(response);
         if (rateLimitError && !handlesRateLimit) throw rateLimitError;
@@ -222,8 +222,8 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
         const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
         // A handler that must find out whether its response was delivered has sent it.
         if (response.writableEnded) return;
-        if (!answer) response.status(status).end();
-        else if (!('written' in answer)) response.status(status).json(returned);
+        if (!content) response.status(status).end();
+        else if (!('written' in content)) response.status(status).json(returned);
       };
       const readJson = largeBody ? largeJsonBody : smallJsonBody;
       const readBody = !body ? [] : isRaw ? rawBody : isForm ? formBody : readJson;
@@ -241,8 +241,8 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
 }
 
 /** The status of a route's response, unless it is an error. */
-export function successOf({ answer, status }: Pick<Declaration, 'answer' | 'status'>): 200 | 201 | 202 | 204 | 302 {
-  return status ?? (answer ? 200 : 204);
+export function successOf({ response, status }: Pick<Declaration, 'response' | 'status'>): 200 | 201 | 202 | 204 | 302 {
+  return status ?? (response ? 200 : 204);
 }
 
 /** A parameter of several segments as one text. */

@@ -58,7 +58,7 @@ export function docsRoutes(): Route[] {
     route('get', '/docs', {
       id: 'getDocs',
       summary: 'Get this description as a page on which requests can be tried',
-      answer: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
+      response: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
       handler: ({ request, response }) => {
         // The page's links are relative, so that it works behind any prefix, and do not work from `/docs/`.
         if (request.path.endsWith('/')) return response.redirect('../docs');
@@ -68,7 +68,7 @@ export function docsRoutes(): Route[] {
     route('get', '/docs/:asset', {
       id: 'getDocsAsset',
       summary: 'Get a file of the page',
-      answer: { written: { '*/*': { schema: z.unknown(), example: START } } },
+      response: { written: { '*/*': { schema: z.unknown(), example: START } } },
       errors: ['not_found'],
       handler: async ({ params: { asset }, response }) => {
         const content = asset === 'start.js' ? START : await vendored(asset);

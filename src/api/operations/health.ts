@@ -27,14 +27,14 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
     route('get', '/healthz', {
       id: 'getHealth',
       summary: 'Check whether the process is alive',
-      answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
+      response: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
       errors: ['unavailable'],
       handler: () => ({ status: 'ok' as const }),
     }),
     route('get', '/readyz', {
       id: 'getReadiness',
       summary: 'Check whether the server is ready to process requests',
-      answer: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
+      response: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
       errors: ['unavailable'],
       handler: async ({ response }) => {
         const result = await readiness.check();
@@ -43,7 +43,7 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
           response.json({ status: 'ready', problems, warnings });
           return;
         }
-        const answer = standardErrors.answer(
+        const answer = standardErrors.toResponse(
           new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`),
         );
         response.status(answer.status).set(answer.headers);

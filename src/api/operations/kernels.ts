@@ -30,7 +30,7 @@ export function kernelRoutes({ catalog }: Pick<ApiContext, 'catalog'>): Route[] 
       id: 'listKernelHosts',
       summary: 'The kernel hosts that run, at most 100',
       requires: 'readKernels',
-      answer: dataOf(z.array(kernelHost), [example]),
+      response: dataOf(z.array(kernelHost), [example]),
       handler: async () => {
         const hosts = await catalog.kernelHosts.running(Date.now());
         const data = hosts.map(({ host, kernels, capacity, state, seen_at: seenAt }) => ({

@@ -54,7 +54,7 @@ export function mcpServerRoutes({ checkServers }: Pick<ApiContext, 'checkServers
         'Over connections of its own, with the sign-ins of the caller: programs are started for it, and ended. Takes as long ' +
         'as the slowest server.',
       requires: 'checkMcpServers',
-      answer: dataOf(z.array(checkedServer), [example]),
+      response: dataOf(z.array(checkedServer), [example]),
       handler: async ({ caller, response }) => ({
         data: await checkServers(caller.subject.subjectId, disconnection(response)),
       }),

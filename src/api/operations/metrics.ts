@@ -19,7 +19,7 @@ export function metricsRoutes({ scrape }: Pick<ApiContext, 'scrape'>): Route[] {
       summary: "Get the metrics of this process in Prometheus' text format",
       description: 'The port EVERTURN_METRICS_PORT serves them without a key.',
       requires: 'readMetrics',
-      answer: { written: { 'text/plain': text } },
+      response: { written: { 'text/plain': text } },
       handler: async ({ response }) => {
         const { contentType, text: body } = await scrape();
         response.type(contentType).send(body);

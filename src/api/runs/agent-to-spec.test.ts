@@ -25,7 +25,7 @@ function refusalOf(work: () => unknown) {
   try {
     return work();
   } catch (error) {
-    const { status, body } = runErrors.answer(error as ApiError);
+    const { status, body } = runErrors.toResponse(error as ApiError);
     const { code, param } = (body as { error: { code: string; param?: string } }).error;
     return [status, code, param];
   }
@@ -261,7 +261,7 @@ describe('a registered agent', () => {
   });
 
   test('a part at fault is named if the request has it', () => {
-    const { placeOf } = registered(spec, {
+    const { pathOf } = registered(spec, {
       model: 'other',
       tools: [tool('b')],
       toolkits: [
@@ -271,17 +271,17 @@ describe('a registered agent', () => {
     });
     expect(
       ['model.name', 'model.fallbacks.0', 'mcp_servers.0.name', 'mcp_servers.1.name', 'client_tools', 'skills.0'].map(
-        placeOf,
+        pathOf,
       ),
     ).toEqual(['params.model', 'params.model', undefined, 'params.toolkits[1].server', 'params.tools', undefined]);
     const inlined = inline({ toolkits: [{ type: 'mcp', url: 'http://x.example' }], response_format: { type: 'text' } });
-    expect(['mcp_servers.0.name', 'mcp_servers.0', 'response_format.json_schema'].map(inlined.placeOf)).toEqual([
+    expect(['mcp_servers.0.name', 'mcp_servers.0', 'response_format.json_schema'].map(inlined.pathOf)).toEqual([
       'agent.toolkits[0].name',
       'agent.toolkits[0]',
       'agent.response_format',
     ]);
-    expect(registered(spec, {}).placeOf('model.name')).toBeUndefined();
-    expect(inline({ seed: 1 }).placeOf('modelOptions.seed')).toBe('agent.seed');
+    expect(registered(spec, {}).pathOf('model.name')).toBeUndefined();
+    expect(inline({ seed: 1 }).pathOf('modelOptions.seed')).toBe('agent.seed');
   });
 
   test('a tool of the request must not have the name of one of the agent', () => {
@@ -310,10 +310,10 @@ const lab = { type: 'mcp', server: 'lab' };
 test('the web search of the provider is no tool of the client, and has a name of its own', () => {
   const location = { city: 'Bonn', region: null };
   const search = { type: 'web_search', max_uses: 1, allowed_domains: null, user_location: location };
-  const { spec, placeOf } = inline({ tools: [tool('a'), search] });
+  const { spec, pathOf } = inline({ tools: [tool('a'), search] });
   expect(spec.client_tools).toMatchObject([{ name: 'a' }]);
   expect(spec.webSearch).toEqual({ max_uses: 1, user_location: { city: 'Bonn' } });
-  expect([placeOf('webSearch'), placeOf('webSearch.max_uses')]).toEqual(['agent.tools[1]', 'agent.tools[1].max_uses']);
+  expect([pathOf('webSearch'), pathOf('webSearch.max_uses')]).toEqual(['agent.tools[1]', 'agent.tools[1].max_uses']);
   expect(inline({ tools: [tool('a')] }).spec).not.toHaveProperty('webSearch');
   const refused = (tools: object[]) => refusalOf(() => inline({ tools }));
   expect(refused([search, tool('web_search')])).toEqual([422, 'duplicate_tool_name', 'agent.tools[1].name']);

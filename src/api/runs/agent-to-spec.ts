@@ -13,7 +13,7 @@ import {
 } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { missingCapabilities, requireCapabilities } from './capabilities.ts';
-import { type FieldPath, placeText, refusal, RUN_ERRORS } from './errors.ts';
+import { type FieldPath, pathText, refusal, RUN_ERRORS } from './errors.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
 import { secretsOf, type McpToolkit, type ToolkitServer } from './toolkit-secrets.ts';
@@ -27,7 +27,7 @@ export interface RunAgent {
   /** The headers and context for its servers, which the spec does not contain. */
   secrets?: ServerSecrets;
   /** The path in the request for a path in the spec; undefined if the request does not contain that part. */
-  placeOf: (param: string) => string | undefined;
+  pathOf: (param: string) => string | undefined;
   /** The capabilities that the model lacks according to the request. */
   missing: ReadonlySet<Capability>;
 }
@@ -69,7 +69,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...fillTemplates(listOf(params.instructions), {
       context,
       maxAdded: MAX_PROMPT_LENGTH,
-      placeOf: (i) => [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])],
+      pathOf: (i) => [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])],
     }),
   ];
   const { given, secrets } = secretsOf(servers, { context, root });
@@ -116,9 +116,9 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     spec: dynamicToolkits(whole).length > 0 ? { ...spec, clientToolkits } : resolved,
     ...(secrets && { secrets }),
     missing,
-    placeOf: (param) => {
+    pathOf: (param) => {
       const path = pathInParams(params, param, servers, ownServers.length);
-      return path && placeText([...root, ...path]);
+      return path && pathText([...root, ...path]);
     },
   };
 }
@@ -205,7 +205,7 @@ function formatOf(format: AgentChanges['response_format']): AgentSpec['response_
 /** A tool and its path in the request. */
 interface AddedTool {
   tool: ClientTool;
-  place: FieldPath;
+  fieldPath: FieldPath;
 }
 
 /**
@@ -217,7 +217,7 @@ function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[]
   const toolkitTools: AddedTool[] = [];
   const clientToolkits: ClientToolkit[] = [];
   const functions = (tools ?? []).flatMap((tool, i): AddedTool[] =>
-    tool.type === 'web_search' ? [] : [{ tool: toClientTool(tool), place: [...root, 'tools', i] }],
+    tool.type === 'web_search' ? [] : [{ tool: toClientTool(tool), fieldPath: [...root, 'tools', i] }],
   );
   const added: ToolSource[] = functions.map(({ tool: { name } }) => ({ tool: name }));
   const named = (toolkits ?? []).flatMap((one) => (one.type === 'mcp' ? (one.server ?? one.name ?? []) : []));
@@ -230,14 +230,14 @@ function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[]
       added.push({ server: server.name });
       continue;
     }
-    const place = [...root, 'toolkits', i];
+    const fieldPath = [...root, 'toolkits', i];
     if (toolkit.dynamic && clientToolkits.some(({ name, isDynamic }) => isDynamic && name === toolkit.name)) {
       const message = `another dynamic toolkit is named ${toolkit.name}: they need unique names`;
-      throw refusal('invalid_request', [...place, 'name'], message);
+      throw refusal('invalid_request', [...fieldPath, 'name'], message);
     }
     added.push({ toolkit: clientToolkits.length });
     clientToolkits.push({ ...toClientToolkit(toolkit), ...(toolkit.dynamic && { isDynamic: true }) });
-    toolkitTools.push(...placedTools(toolkit, place));
+    toolkitTools.push(...addedTools(toolkit, fieldPath));
   }
   return { tools: functions, toolkitTools, clientToolkits, servers, added };
 }
@@ -247,8 +247,8 @@ export function toClientToolkit({ name, system_prompt: prompt, tools }: Refreshe
 }
 
 /** The tools of a toolkit, with their paths. */
-export function placedTools({ tools }: RefreshedToolkit, place: FieldPath): AddedTool[] {
-  return tools.map((tool, j) => ({ tool: toClientTool(tool), place: [...place, 'tools', j] }));
+export function addedTools({ tools }: RefreshedToolkit, fieldPath: FieldPath): AddedTool[] {
+  return tools.map((tool, j) => ({ tool: toClientTool(tool), fieldPath: [...fieldPath, 'tools', j] }));
 }
 
 function toClientTool({ name, description, parameters }: FunctionTool): ClientTool {
@@ -274,14 +274,14 @@ function freeName(url: string, taken: ReadonlySet<string>): string {
 }
 
 /** Checks that an agent can have these tools of a client beside its own. @throws ApiError */
-export function requireUsableTools(spec: AgentSpec, tools: AddedTool[], place: FieldPath): void {
+export function requireUsableTools(spec: AgentSpec, tools: AddedTool[], fieldPath: FieldPath): void {
   const own = spec.client_tools ?? [];
   if (own.length + tools.length > MAX_CLIENT_TOOLS) {
     const message = `an agent can have at most ${MAX_CLIENT_TOOLS} tools of its client`;
-    throw refusal('invalid_request', place, message);
+    throw refusal('invalid_request', fieldPath, message);
   }
   const names = new Set([...reservedNames(spec, SYSTEM_TOOLS), ...own.map(({ name }) => name)]);
-  for (const { tool, place: at } of tools) {
+  for (const { tool, fieldPath: at } of tools) {
     const message = `another tool of the run is named ${tool.name}: tools need unique names`;
     if (names.has(tool.name)) throw refusal(RUN_ERRORS.duplicate_tool_name, [...at, 'name'], message);
     names.add(tool.name);
@@ -289,10 +289,10 @@ export function requireUsableTools(spec: AgentSpec, tools: AddedTool[], place: F
 }
 
 /** Checks the instructions of an agent with the prompts of its toolkits. @throws ApiError */
-export function requireShortPrompt({ instructions }: AgentSpec, place: FieldPath): void {
+export function requireShortPrompt({ instructions }: AgentSpec, fieldPath: FieldPath): void {
   if ((instructions ?? '').length <= MAX_PROMPT_LENGTH) return;
   const message = `the prompt has more than ${MAX_PROMPT_LENGTH} characters, with those of all toolkits`;
-  throw refusal('invalid_request', place, message);
+  throw refusal('invalid_request', fieldPath, message);
 }
 
 const OPTION_PARAMS: Record<string, string> = { reasoning_tokens: 'reasoning', image_output: 'modalities' };

@@ -20,18 +20,18 @@ export function requireCapabilities(
   params: AgentChanges,
   { missing, root }: { missing: ReadonlySet<Capability>; root: FieldPath },
 ): void {
-  for (const { capability, place } of needs(spec, params)) {
+  for (const { capability, fieldPath } of needs(spec, params)) {
     if (!missing.has(capability)) continue;
     const message = `this needs a model with ${capability}, which the request says that it has not`;
-    throw refusal('feature_not_available', [...root, ...place], message);
+    throw refusal('feature_not_available', [...root, ...fieldPath], message);
   }
 }
 
 /** The capabilities that an agent needs, with their paths in the request: by default, those of the capability. */
-function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: FieldPath }[] {
-  const need = (capability: Capability, place?: FieldPath | null) => ({
+function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; fieldPath: FieldPath }[] {
+  const need = (capability: Capability, fieldPath?: FieldPath | null) => ({
     capability,
-    place: place ?? ['model', 'metadata', 'capabilities', capability],
+    fieldPath: fieldPath ?? ['model', 'metadata', 'capabilities', capability],
   });
   const { tools, toolkits, response_format: format, reasoning, modalities, audio } = params;
   const functions = (tools ?? []).findIndex(({ type }) => type !== 'web_search');

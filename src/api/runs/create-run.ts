@@ -128,7 +128,7 @@ async function insert(
   { sessionId, caller, run: { agent, metadata } }: { sessionId: string; caller: Caller; run: NewRun },
 ): Promise<{ session: SessionRow; runnable: RunnableAgent; isNew: boolean }> {
   const { catalog, agentCheck, config } = context;
-  const { name, version, isRegistered, hasNewModel, placeOf } = agent;
+  const { name, version, isRegistered, hasNewModel, pathOf } = agent;
   const spec = withRetention(agent.spec, config.runRetentionDays);
   const type = 'run';
   const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
@@ -136,7 +136,7 @@ async function insert(
   const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
   const budget = isRegistered ? undefined : new SchemaBudget();
   const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget }));
-  if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
+  if (problem) throw new EngineError(problem.code, problem.message, { param: pathOf(problem.param) });
   if (isRegistered && version !== null) await agentCheck.logWarnings({ name, version, spec });
   const agents = await pinnedAgents(spec, { catalog, agentCheck, owner });
   const now = new Date().toISOString();

@@ -27,21 +27,21 @@ export type FieldPath = readonly PropertyKey[];
 const MAX_PATH_LENGTH = 300;
 
 /** A path as text, such as `input[3].content[1]`. */
-export function placeText(place: FieldPath): string {
-  const steps = place.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`));
+export function pathText(fieldPath: FieldPath): string {
+  const steps = fieldPath.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`));
   return steps.join('').replace(/^\./, '').slice(0, MAX_PATH_LENGTH);
 }
 
 /** The error of a request with the path that is at fault. */
-export function refusal(kind: CommonCode | ErrorKind, place: FieldPath, message: string): ApiError {
-  const param = placeText(place);
+export function refusal(kind: CommonCode | ErrorKind, fieldPath: FieldPath, message: string): ApiError {
+  const param = pathText(fieldPath);
   return new ApiError(kind, `${param}: ${message}`, { param });
 }
 
 /** The errors of runs: in the standard form, with paths as llm-sdk's readers expect them. */
 export const runErrors: ErrorForm = {
   ...standardErrors,
-  answer: (error) => standardErrors.answer(withPaths(ofRun(error))),
+  toResponse: (error) => standardErrors.toResponse(withPaths(ofRun(error))),
 };
 
 /** Maps a missing session or turn to a missing run: it was deleted meanwhile, with its session and its turn. */
@@ -55,7 +55,7 @@ function withPaths(error: ApiError): ApiError {
   const first = error.issues.find((issue) => issue.in === 'body');
   if (!first || first.path.length === 0) return error;
   const problems = error.issues.map(({ path, message }) =>
-    path.length > 0 ? `${placeText(path)}: ${message}` : message,
+    path.length > 0 ? `${pathText(path)}: ${message}` : message,
   );
-  return new ApiError(error.kind, problems.join('; '), { param: placeText(first.path), cause: error });
+  return new ApiError(error.kind, problems.join('; '), { param: pathText(first.path), cause: error });
 }

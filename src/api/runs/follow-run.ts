@@ -28,7 +28,7 @@ export interface FollowRunOptions {
 export interface FollowedRun {
   output: RunOutput;
   /** The cursor of a client that has all of the output. */
-  place: Cursor;
+  cursor: Cursor;
 }
 
 /**
@@ -56,7 +56,7 @@ export async function followRun(
   onRead?.();
   const isSettled = () => !output.isOpen || (!ignoresPauses && output.status === 'requires_action');
   const isOver = () => isSettled() || Date.now() >= deadline || signal.aborted;
-  const followed = () => ({ output, place: { ordinal, frame: completed } });
+  const followed = () => ({ output, cursor: { ordinal, frame: completed } });
   if (isOver()) return followed();
   const lease = tails.lease(turnId);
   try {

@@ -38,7 +38,7 @@ export function listRoutes(context: ApiContext): Route[] {
       description:
         'Without their items. A list follows a run within a moment; its figures are those of its last pause, or of its end.',
       query: listQuery,
-      answer: pageOf(runSummary, [exampleRunSummary], LIMIT),
+      response: pageOf(runSummary, [exampleRunSummary], LIMIT),
       handler: async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
         const subjectId = mayReadAll(caller) ? undefined : caller.subject.subjectId;
         const fingerprint = hashOf({ subjectId: subjectId ?? null, order, status: status ?? null, filters });

@@ -13,7 +13,7 @@ import type { ResumeRequest } from './wire/resume.ts';
 
 /** An answer of a request. */
 export interface SentAnswer {
-  place: FieldPath;
+  fieldPath: FieldPath;
   toolCallId: string;
   threadId: string | null | undefined;
   needs: AnswerableCall['needs'];
@@ -33,17 +33,17 @@ export interface SentResult {
 export function readAnswers({ tool_results: results, approvals }: ResumeRequest): SentAnswer[] {
   const responses = (results ?? []).map((result, i): SentAnswer => {
     const { tool_call_id: toolCallId, thread_id: threadId, content, is_error: isError, error } = result;
-    const place = ['tool_results', i];
+    const fieldPath = ['tool_results', i];
     const given = error
       ? { content: outcomeText('failed'), error: error.message }
       : { ...readResultContent(content ?? []), ...(isError && { isError }) };
-    return { place, toolCallId, threadId, needs: 'response', given };
+    return { fieldPath, toolCallId, threadId, needs: 'response', given };
   });
   const decisions = (approvals ?? []).map(({ remember, ...decision }, i): SentAnswer => {
     const { tool_call_id: toolCallId, thread_id: threadId } = decision;
-    const place = ['approvals', i];
+    const fieldPath = ['approvals', i];
     const given = { approval: approvalOf(decision), ...(remember && { remembers: true as const }) };
-    return { place, toolCallId, threadId, needs: 'approval', given };
+    return { fieldPath, toolCallId, threadId, needs: 'approval', given };
   });
   return [...responses, ...decisions];
 }
@@ -60,7 +60,7 @@ export function requireSupportedResults({ tool_results: results }: ResumeRequest
 }
 
 /** The call that an answer is for. @throws ApiError `call_not_pending` if the run has never waited for that answer */
-export function callOf({ place, toolCallId, threadId, needs }: SentAnswer, output: RunOutput): CallKey {
+export function callOf({ fieldPath, toolCallId, threadId, needs }: SentAnswer, output: RunOutput): CallKey {
   const waiting = waitingCalls(output.view).map(({ pending }) => pending);
   const named = waiting.filter((call) => call.toolCallId === toolCallId);
   const ownThread = named.length === 1 ? named[0]?.threadId : undefined;
@@ -69,5 +69,5 @@ export function callOf({ place, toolCallId, threadId, needs }: SentAnswer, outpu
   if (call ? call.needs === needs : output.view.wasAsked(key)) return key;
   const what = needs === 'approval' ? 'an approval' : 'a result';
   const message = `the run does not wait for ${what} of tool call ${toolCallId}`;
-  throw refusal('call_not_pending', [...place, 'tool_call_id'], message);
+  throw refusal('call_not_pending', [...fieldPath, 'tool_call_id'], message);
 }

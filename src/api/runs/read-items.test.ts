@@ -85,7 +85,7 @@ function refused(...items: unknown[]) {
   try {
     return read(...items);
   } catch (error) {
-    const { status, body } = runErrors.answer(error as ApiError);
+    const { status, body } = runErrors.toResponse(error as ApiError);
     const { code, param } = (body as { error: { code: string; param?: string } }).error;
     return [status, code, param];
   }

@@ -10,7 +10,7 @@ import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
 import type { ModelChunk } from '../../models/provider.ts';
 import { SectionDeltas } from '../../models/section-deltas.ts';
-import { type FieldPath, placeText, refusal, RUN_ERRORS } from './errors.ts';
+import { type FieldPath, pathText, refusal, RUN_ERRORS } from './errors.ts';
 import { audioType } from '../../core/audio-formats.ts';
 import { toCitation, toHosted } from './hosted-parts.ts';
 import { readResultContent } from './result-content.ts';
@@ -30,7 +30,7 @@ type Entry =
       message: GivenMessage;
       calls: ReadonlyMap<string, GivenCall>;
       id?: string | null | undefined;
-      place: FieldPath;
+      fieldPath: FieldPath;
     };
 
 /** The parts that a message may have, by its role. */
@@ -72,13 +72,13 @@ export function readItems(
   lastItemId: string | undefined;
 } {
   const entries: Entry[] = [];
-  for (const [i, item] of input.entries()) addItem(entries, item, { place: ['input', i], accepted });
+  for (const [i, item] of input.entries()) addItem(entries, item, { fieldPath: ['input', i], accepted });
   const last = entries.at(-1);
   if (!last) throw refusal(RUN_ERRORS.invalid_items, ['input'], 'must have a message');
   const earlier = last.role === 'model' ? entries.slice(0, -1) : entries;
   if (last.role === 'model' && bytesOf(last.message) > MAX_LAST_BYTES) {
     throw invalid(
-      last.place,
+      last.fieldPath,
       'has too many tool calls or images for the last message of a model: at most about 300 are possible',
     );
   }
@@ -105,25 +105,25 @@ function bytesOf({ toolCalls, images = [] }: GivenMessage): number {
   }, drawn);
 }
 
-interface ItemPlace {
-  place: FieldPath;
+interface ItemContext {
+  fieldPath: FieldPath;
   accepted: AcceptedInput;
 }
 
-function addItem(entries: Entry[], item: RunInputItem, at: ItemPlace): void {
-  const { place } = at;
+function addItem(entries: Entry[], item: RunInputItem, at: ItemContext): void {
+  const { fieldPath } = at;
   if (item.type === 'tool') {
-    addResult(entries, { ...item, ...at, contentPlace: [...place, 'output'] });
+    addResult(entries, { ...item, ...at, contentPath: [...fieldPath, 'output'] });
     return;
   }
   const role = item.type === 'model' ? 'assistant' : item.role;
   const { content } = item;
-  const contentPlace = [...place, 'content'];
-  for (const [j, part] of content.entries()) requireAllowed(part, role, [...contentPlace, j]);
-  if (content.every(isBlank)) throw invalid(contentPlace, 'must have a part that is not blank');
+  const contentPath = [...fieldPath, 'content'];
+  for (const [j, part] of content.entries()) requireAllowed(part, role, [...contentPath, j]);
+  if (content.every(isBlank)) throw invalid(contentPath, 'must have a part that is not blank');
   switch (role) {
     case 'user':
-      entries.push({ role: 'user', content: userContent(content, { ...at, place: contentPlace }) });
+      entries.push({ role: 'user', content: userContent(content, { ...at, fieldPath: contentPath }) });
       return;
     case 'assistant':
       entries.push({ ...modelEntry(content, at), ...(item.type === 'model' && { id: item.id }) });
@@ -131,32 +131,32 @@ function addItem(entries: Entry[], item: RunInputItem, at: ItemPlace): void {
     case 'tool':
       for (const [j, part] of content.entries()) {
         if (part.type !== 'tool-result' || part.hosted) continue;
-        const partPlace = [...contentPlace, j];
+        const partPath = [...contentPath, j];
         addResult(entries, {
           ...part,
           accepted: at.accepted,
-          place: partPlace,
-          contentPlace: [...partPlace, 'content'],
+          fieldPath: partPath,
+          contentPath: [...partPath, 'content'],
         });
       }
   }
 }
 
-function requireAllowed(part: InputPart, role: keyof typeof ALLOWED, place: FieldPath): void {
+function requireAllowed(part: InputPart, role: keyof typeof ALLOWED, fieldPath: FieldPath): void {
   // A result of a provider's own tool is a part of the model's message.
   const isMisplaced = role === 'assistant' && part.type === 'tool-result' && !part.hosted;
   if (ALLOWED[role].includes(part.type) && !isMisplaced) return;
   const allowed =
     role === 'assistant' ? 'everything except sources and results of functions' : ALLOWED[role].join(', ');
-  throw invalid(place, `a message of the role ${role} may not have this ${part.type}; it may have: ${allowed}`);
+  throw invalid(fieldPath, `a message of the role ${role} may not have this ${part.type}; it may have: ${allowed}`);
 }
 
 function isBlank(part: InputPart): boolean {
   return part.type === 'text' && part.text.trim() === '';
 }
 
-function userContent(content: Content, { place, accepted }: ItemPlace): UserContentPart[] {
-  for (const [j, part] of content.entries()) requireSupported(part, [...place, j], { author: 'user', accepted });
+function userContent(content: Content, { fieldPath, accepted }: ItemContext): UserContentPart[] {
+  for (const [j, part] of content.entries()) requireSupported(part, [...fieldPath, j], { author: 'user', accepted });
   const parts = content.flatMap((part): Content => (part.type === 'source' ? sourceContent(part) : [part]));
   const count = { image: 0, audio: 0 };
   return parts.flatMap((part): UserContentPart[] => {
@@ -170,24 +170,24 @@ function userContent(content: Content, { place, accepted }: ItemPlace): UserCont
   });
 }
 
-function modelEntry(content: Content, { place, accepted }: ItemPlace): Entry {
+function modelEntry(content: Content, { fieldPath, accepted }: ItemContext): Entry {
   const message: GivenMessage = { content: '', refusal: '', reasoning: '', toolCalls: [] };
   const sections = new SectionDeltas();
   const calls = new Map<string, GivenCall>();
   for (const [j, part] of content.entries()) {
-    const partPlace = [...place, 'content', j];
-    requireSupported(part, partPlace, { author: 'model', accepted });
+    const partPath = [...fieldPath, 'content', j];
+    requireSupported(part, partPath, { author: 'model', accepted });
     const signed = addSigned(message, part);
     if (part.type === 'image') addImage(message, { part, fields: signed?.part });
     addText(message, part, sections);
     if (part.type !== 'tool-call' || part.hosted) continue;
     const { id, name, arguments: args } = part;
-    if (calls.has(id)) throw invalid([...partPlace, 'tool_call_id'], `another call of the message has the id ${id}`);
+    if (calls.has(id)) throw invalid([...partPath, 'tool_call_id'], `another call of the message has the id ${id}`);
     const call: GivenCall = { id, name, arguments: args, ...(signed?.call && { providerFields: signed.call }) };
     calls.set(id, call);
     message.toolCalls.push(call);
   }
-  return { role: 'model', message, calls, place };
+  return { role: 'model', message, calls, fieldPath };
 }
 
 function addImage(message: GivenMessage, { part, fields }: { part: Image; fields: SignedFields['part'] }): void {
@@ -228,27 +228,27 @@ function addSigned(message: GivenMessage, part: InputPart): SignedFields | undef
   return signed;
 }
 
-interface Result extends ItemPlace {
+interface Result extends ItemContext {
   id: string;
   content: ResultContent;
   status: CallStatus;
-  contentPlace: FieldPath;
+  contentPath: FieldPath;
 }
 
 /** Adds a result to its call, which is in the message before the results. */
-function addResult(entries: Entry[], { id, content, status, place, contentPlace, accepted }: Result): void {
-  const idPlace = [...place, 'tool_call_id'];
+function addResult(entries: Entry[], { id, content, status, fieldPath, contentPath, accepted }: Result): void {
+  const idPath = [...fieldPath, 'tool_call_id'];
   const message = entries.at(-1);
   if (message?.role !== 'model') {
     throw invalid(
-      idPlace,
+      idPath,
       'there is no message of a model before this result: results follow the message with their calls',
     );
   }
   const call = message.calls.get(id);
-  if (!call) throw invalid(idPlace, `${placeText(message.place)} has no call with the id ${id}`);
+  if (!call) throw invalid(idPath, `${pathText(message.fieldPath)} has no call with the id ${id}`);
   for (const [i, part] of content.entries()) {
-    requireSupported(part, [...contentPlace, i], { author: 'result', accepted });
+    requireSupported(part, [...contentPath, i], { author: 'result', accepted });
   }
   const given = readResultContent(content);
   // Items of runs are empty for calls that were cancelled.
@@ -289,6 +289,6 @@ function modelMessage({ toolCalls, sections, ...text }: GivenMessage): ModelMess
   };
 }
 
-function invalid(place: FieldPath, message: string): ApiError {
-  return refusal(RUN_ERRORS.invalid_items, place, message);
+function invalid(fieldPath: FieldPath, message: string): ApiError {
+  return refusal(RUN_ERRORS.invalid_items, fieldPath, message);
 }

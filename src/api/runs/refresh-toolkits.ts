@@ -3,7 +3,7 @@ import type { ToolkitRefresh } from '../../core/turn-command.ts';
 import type { TurnView } from '../../core/turn-view.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { placedTools, requireShortPrompt, requireUsableTools, toClientToolkit } from './agent-to-spec.ts';
+import { addedTools, requireShortPrompt, requireUsableTools, toClientToolkit } from './agent-to-spec.ts';
 import { refusal } from './errors.ts';
 import type { RefreshedToolkit } from './wire/agent-params.ts';
 
@@ -35,7 +35,7 @@ export function readRefreshes(given: RefreshedToolkit[], { spec, view, messageId
   const added = isCurrent ? names.filter((name) => refresh.pending.has(name)) : [];
   const current = new Map([...known].map(([name, record]) => [name, contentOf(record)]));
   const others = (spec.clientToolkits ?? []).filter(({ name, isDynamic }) => !isDynamic || !added.includes(name));
-  const tools = given.flatMap((one, i) => (added.includes(one.name) ? placedTools(one, ['refresh', i]) : []));
+  const tools = given.flatMap((one, i) => (added.includes(one.name) ? addedTools(one, ['refresh', i]) : []));
   requireUsableTools(withToolkits({ ...spec, clientToolkits: others }, current), tools, ['refresh']);
   for (const one of given) if (added.includes(one.name)) current.set(one.name, toClientToolkit(one));
   requireShortPrompt(withToolkits(spec, current), ['refresh']);

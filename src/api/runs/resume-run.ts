@@ -11,7 +11,7 @@ import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { storeToolResult } from '../../tools/results.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { placeText, RUN_ERRORS } from './errors.ts';
+import { pathText, RUN_ERRORS } from './errors.ts';
 import { followRun, type FollowedRun } from './follow-run.ts';
 import { callOf, readAnswers, requireSupportedResults, type SentAnswer, type SentResult } from './read-answers.ts';
 import { readRefreshes } from './refresh-toolkits.ts';
@@ -38,7 +38,7 @@ export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<
   const sent = readAnswers(call.body);
   const known = await read(context, call.run);
   const claimed = await claimResume(context, call, known);
-  const { place, claim } = claimed;
+  const { cursor, claim } = claimed;
   try {
     if (sent.length + (call.body.refresh ?? []).length > 0) {
       await withClaim(claim, () => answer(context, call, { ...claimed, sent, output: known.output }));
@@ -48,10 +48,10 @@ export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<
     const isTooLate = !claim.isNew && error instanceof ApiError && error.code === 'run_ended';
     if (!isTooLate) throw error;
   }
-  const { output, place: now } = await read(context, call.run);
-  const isUnchanged = sequenceNumber(now) === sequenceNumber(place);
+  const { output, cursor: now } = await read(context, call.run);
+  const isUnchanged = sequenceNumber(now) === sequenceNumber(cursor);
   // The stream then sends once more what the run waits for.
-  return isUnchanged && output.status === 'requires_action' ? justBefore(place) : place;
+  return isUnchanged && output.status === 'requires_action' ? justBefore(cursor) : cursor;
 }
 
 function justBefore({ ordinal, frame }: Cursor): Cursor {
@@ -65,7 +65,7 @@ async function read(context: ApiContext, run: FoundRun): Promise<FollowedRun> {
 }
 
 interface ClaimedResume {
-  place: Cursor;
+  cursor: Cursor;
   /** The message after which toolkits were last to be refreshed; empty if none was. */
   messageId: string;
   claim: Pick<RequestClaim, 'isNew' | 'release'>;
@@ -78,13 +78,13 @@ interface ClaimedResume {
 async function claimResume(
   { catalog }: Pick<ApiContext, 'catalog'>,
   { run: { runId, sessionId }, body, key, caller }: ResumeCall,
-  { place, output }: FollowedRun,
+  { cursor, output }: FollowedRun,
 ): Promise<ClaimedResume> {
   const messageId = output.view.refresh?.messageId ?? '';
-  const resourceId = `${newId('req')}@${sequenceNumber(place)}@${messageId}`;
+  const resourceId = `${newId('req')}@${sequenceNumber(cursor)}@${messageId}`;
   const claim = await claimByKey({ catalog, caller, resource: runId, key, body, resourceId, sessionId });
   const [, number, known = ''] = claim.resourceId.split('@');
-  return { place: parseCursor(Number(number)) ?? BEGINNING, messageId: known, claim };
+  return { cursor: parseCursor(Number(number)) ?? BEGINNING, messageId: known, claim };
 }
 
 interface GivenAnswers extends ClaimedResume {
@@ -142,10 +142,10 @@ async function store(
 /** The path in the request for an error of the engine, which names an answer by its index. */
 function paramOf({ param = '' }: EngineError, sent: SentAnswer[]): string | undefined {
   const [, toolkit] = /^refreshes\.(\d+)$/.exec(param) ?? [];
-  if (toolkit !== undefined) return placeText(['refresh', Number(toolkit), 'name']);
+  if (toolkit !== undefined) return pathText(['refresh', Number(toolkit), 'name']);
   const [, index, pointer = ''] = /^input\.(\d+)(?:\.approval\.(.*))?$/s.exec(param) ?? [];
   const answer = sent[Number(index)];
-  return answer && placeText([...answer.place, pointer || 'tool_call_id']);
+  return answer && pathText([...answer.fieldPath, pointer || 'tool_call_id']);
 }
 
 function hasEnded({ runId }: FoundRun): ApiError {

@@ -53,7 +53,7 @@ const waitQuery = z.object({
 const run = json(runResource, exampleRun);
 const events = json(sentRunEvent, exampleSentRunEvent);
 const schemas = { RunStreamEvent: runStreamEvent };
-const answer = { written: { 'application/json': run, 'text/event-stream': events } };
+const responseBody = { written: { 'application/json': run, 'text/event-stream': events } };
 
 /** The common declarations of the routes that start runs. */
 const starts = {
@@ -63,7 +63,7 @@ const starts = {
   requires: 'createSessions',
   headers: z.object(idempotencyKey),
   schemas,
-  answer,
+  response: responseBody,
   errors: [
     'forbidden',
     'invalid_items',
@@ -125,7 +125,7 @@ export function runRoutes(context: ApiContext): Route[] {
       id: 'getRun',
       summary: 'A run, now or when it ends or pauses',
       query: waitQuery,
-      answer: run,
+      response: run,
       handler: async ({ params, query, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
         return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: disconnection(response) });
@@ -137,7 +137,7 @@ export function runRoutes(context: ApiContext): Route[] {
       query: z.object(afterSequenceNumber),
       headers: z.object(lastEventId),
       schemas,
-      answer: { written: { 'text/event-stream': events } },
+      response: { written: { 'text/event-stream': events } },
       noContent: 'the run has ended, and the cursor is at its end',
       handler: async ({ params, query, headers, caller, request, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
@@ -152,7 +152,7 @@ export function runRoutes(context: ApiContext): Route[] {
       summary: 'The log of a run: its model calls, its tool calls and its sub-agents',
       description: 'Has the events of a turn, in the form of the Sessions API.',
       query: turnEventsQuery,
-      answer: turnEventsResponse,
+      response: turnEventsResponse,
       handler: async ({ params, query, caller }) => {
         const { session, turnId, runId, reader } = await authorizeRun(catalog, params.run_id, caller, 'read');
         if (!(await hasTurn(context, session, turnId))) throw runNotFound(runId);
@@ -170,7 +170,7 @@ export function runRoutes(context: ApiContext): Route[] {
       headers: z.object(idempotencyKey),
       body: json(resumeRequest, exampleResumeRequest),
       schemas,
-      answer,
+      response: responseBody,
       errors: [
         'forbidden',
         'not_an_approver',
@@ -198,7 +198,7 @@ export function runRoutes(context: ApiContext): Route[] {
       id: 'cancelRun',
       summary: 'Cancel a run',
       description: 'Without effect on a run that has ended. The response may still say `running`.',
-      answer: run,
+      response: run,
       errors: ['forbidden'],
       handler: async ({ params, caller }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'cancel');

@@ -85,7 +85,7 @@ export async function respondWhenSettled(
   } catch (error) {
     if (!response.headersSent) throw error;
     const apiError = toApiError(error);
-    const { status } = runErrors.answer(apiError);
+    const { status } = runErrors.toResponse(apiError);
     if (status >= 500) response.req.log.error({ err: apiError.cause ?? error }, apiError.message);
     response.destroy();
   } finally {

@@ -21,13 +21,14 @@ type Author = 'user' | 'model' | 'result';
  */
 export function requireSupported(
   part: InputPart,
-  place: FieldPath,
+  fieldPath: FieldPath,
   { author, accepted }: { author: Author; accepted: AcceptedInput },
 ): void {
   const problem = problemOf(part, author, accepted);
-  if (problem !== undefined) throw refusal('unsupported_part', place, problem);
+  if (problem !== undefined) throw refusal('unsupported_part', fieldPath, problem);
   if (part.type !== 'source') return;
-  for (const [i, one] of part.content.entries()) requireSupported(one, [...place, 'content', i], { author, accepted });
+  for (const [i, one] of part.content.entries())
+    requireSupported(one, [...fieldPath, 'content', i], { author, accepted });
 }
 
 function problemOf(

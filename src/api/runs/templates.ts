@@ -5,7 +5,7 @@ interface FillOptions {
   context: unknown;
   /** How many characters the context may add to all of them. */
   maxAdded: number;
-  placeOf: (index: number) => FieldPath;
+  pathOf: (index: number) => FieldPath;
 }
 
 /**
@@ -13,7 +13,7 @@ interface FillOptions {
  * Inserted parts are not searched again.
  * @throws ApiError `invalid_context` if the context has no such part
  */
-export function fillTemplates(templates: string[], { context, maxAdded, placeOf }: FillOptions): string[] {
+export function fillTemplates(templates: string[], { context, maxAdded, pathOf }: FillOptions): string[] {
   // A short template may name a large part of the context often.
   let free = maxAdded;
   return templates.map((template, i) =>
@@ -21,11 +21,11 @@ export function fillTemplates(templates: string[], { context, maxAdded, placeOf 
       const path = rest.trim();
       const value = partAt(context, path.split('.'));
       if (value === undefined)
-        throw refusal(RUN_ERRORS.invalid_context, placeOf(i), `the context has no ${path.slice(0, 256)}`);
+        throw refusal(RUN_ERRORS.invalid_context, pathOf(i), `the context has no ${path.slice(0, 256)}`);
       const text = typeof value === 'string' ? value : JSON.stringify(value);
       free -= text.length;
       if (free >= 0) return text;
-      throw refusal(RUN_ERRORS.invalid_context, placeOf(i), `the context adds more than ${maxAdded} characters`);
+      throw refusal(RUN_ERRORS.invalid_context, pathOf(i), `the context adds more than ${maxAdded} characters`);
     }),
   );
 }

@@ -125,8 +125,8 @@ test.each<[object, number, string, string]>([
     agentOf([{ ...lab, ...toolkit }]);
     expect.unreachable();
   } catch (error) {
-    const { body, ...answer } = runErrors.answer(error as ApiError);
-    expect(answer.status).toBe(status);
+    const { body, ...response } = runErrors.toResponse(error as ApiError);
+    expect(response.status).toBe(status);
     expect(body).toMatchObject({ error: { code, param: `agent.toolkits[0].${place}` } });
     expect(JSON.stringify(body)).not.toContain('X-Admin');
   }

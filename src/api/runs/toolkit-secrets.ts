@@ -54,21 +54,25 @@ export function secretsOf(
 }
 
 /** The headers of a server, with names in lower case. @throws ApiError */
-function headersOf({ authorization, headers }: McpToolkit, context: unknown, place: FieldPath): Record<string, string> {
+function headersOf(
+  { authorization, headers }: McpToolkit,
+  context: unknown,
+  fieldPath: FieldPath,
+): Record<string, string> {
   const templates = [
     ...(typeof authorization === 'string'
-      ? [{ name: 'authorization', template: authorization, at: [...place, 'authorization'], scheme: 'Bearer ' }]
+      ? [{ name: 'authorization', template: authorization, at: [...fieldPath, 'authorization'], scheme: 'Bearer ' }]
       : []),
     ...Object.entries(headers ?? {}).map(([name, template]) => ({
       name: name.toLowerCase(),
       template,
-      at: [...place, 'headers', name],
+      at: [...fieldPath, 'headers', name],
       scheme: '',
     })),
   ];
   const filled = fillTemplates(
     templates.map(({ template }) => template),
-    { context, maxAdded: MAX_HEADERS_LENGTH, placeOf: (i) => templates[i]?.at ?? place },
+    { context, maxAdded: MAX_HEADERS_LENGTH, pathOf: (i) => templates[i]?.at ?? fieldPath },
   );
   const read = new Map<string, string>();
   for (const [i, { name, at, scheme }] of templates.entries()) {
@@ -85,7 +89,7 @@ function headersOf({ authorization, headers }: McpToolkit, context: unknown, pla
   const length = [...read].reduce((sum, [name, value]) => sum + name.length + value.length, 0);
   if (length > MAX_HEADERS_LENGTH) {
     const message = `the headers of a server may have at most ${MAX_HEADERS_LENGTH} characters`;
-    throw refusal('invalid_request', [...place, 'headers'], message);
+    throw refusal('invalid_request', [...fieldPath, 'headers'], message);
   }
   return Object.fromEntries(read);
 }

@@ -50,7 +50,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
       description:
         'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
       query: listQuery,
-      answer: pageOf(actionResource, [exampleAction], LIMIT),
+      response: pageOf(actionResource, [exampleAction], LIMIT),
       handler: async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
         const reader = deciderOf(caller);
         const list = hashOf({ ...reader, order, status, agentName: agentName ?? null });
@@ -77,7 +77,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
         'pending actions. With one it continues after that event, however old it is.',
       headers: z.object(lastEventId),
       schemas: { ActionEvent: actionEvent },
-      answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
+      response: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
       handler: async ({ headers, caller, request, response }) => {
         const newest = await catalog.actions.newest();
         const cursor = cursorOf(headers['Last-Event-ID'], newest);
@@ -94,7 +94,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
     route('get', '/v1/agents/actions/:action_id', {
       id: 'getAction',
       summary: 'An action that you may decide, or could, with all arguments of its call',
-      answer: dataOf(actionResource, exampleAction),
+      response: dataOf(actionResource, exampleAction),
       handler: async ({ params, caller }) => {
         const action = await catalog.actions.find(params.action_id, deciderOf(caller));
         if (!action) throw new ApiError(SESSION_ERRORS.action_not_found, 'there is no such action that you may decide');

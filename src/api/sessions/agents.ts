@@ -44,7 +44,7 @@ const putQuery = z.object({
 /** The column has 32 bits. */
 const MAX_VERSION = 2 ** 31 - 1;
 
-const answer = dataOf(agentResource, exampleAgent);
+const responseBody = dataOf(agentResource, exampleAgent);
 
 /** `/v1/agents/{name}`: the registry of agents. */
 export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Route[] {
@@ -53,7 +53,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       id: 'listAgents',
       summary: 'All agents in their newest versions, by name',
       query: agentsQuery,
-      answer: pageOf(agentResource, [exampleAgent], LIMIT),
+      response: pageOf(agentResource, [exampleAgent], LIMIT),
       handler: async ({ query: { limit, order, page_token: token } }) => {
         const position = positionOf(agentPosition, token, { order });
         return pageOfRows(await catalog.agents.list(order, position?.agent, limit + 1), limit, {
@@ -65,7 +65,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
     route('get', '/v1/agents/:agent_name', {
       id: 'getAgent',
       summary: 'The newest version of an agent',
-      answer,
+      response: responseBody,
       errors: ['agent_not_found'],
       handler: async ({ params: { agent_name: name } }) => {
         const agent = await requireAgent(catalog, name);
@@ -84,7 +84,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         '15 seconds, programs that are being installed as long as that may take.',
       query: putQuery,
       body: json(agentSpec, exampleSpec),
-      answer,
+      response: responseBody,
       errors: ['invalid_agent', 'feature_not_available'],
       handler: async ({ params: { agent_name: name }, query: { check }, body: spec, caller, response }) => {
         if (!NAME.test(name) || RESERVED.has(name)) {
@@ -121,7 +121,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       summary: 'All versions of an agent, newest first',
       description: 'Also for a deleted agent.',
       query: versionsQuery,
-      answer: pageOf(agentVersionResource, [exampleAgentVersion], LIMIT),
+      response: pageOf(agentVersionResource, [exampleAgentVersion], LIMIT),
       errors: ['agent_not_found'],
       handler: async ({ params: { agent_name: name }, query: { limit, order, page_token: token } }) => {
         const position = positionOf(versionPosition, token, { order, versions_of: name });
@@ -137,7 +137,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       summary: 'One version of an agent',
       description:
         'A version never changes, and remains after the agent is deleted, because sessions are pinned to it.',
-      answer: dataOf(agentVersionResource, exampleAgentVersion),
+      response: dataOf(agentVersionResource, exampleAgentVersion),
       errors: ['agent_not_found'],
       handler: async ({ params: { agent_name: name, agent_version: text } }) => {
         const version = /^\d{1,10}$/.test(text) ? Number(text) : 0;

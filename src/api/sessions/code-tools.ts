@@ -56,7 +56,7 @@ export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
         query: z.string().min(1).max(MAX_TEXT_LENGTH).optional().describe('only those that match, the best first'),
         source: z.enum(['true', 'false']).default('false').describe('with their sources'),
       }),
-      answer: pageOf(codeTool, [exampleTool], 100),
+      response: pageOf(codeTool, [exampleTool], 100),
       handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const list = sha256(JSON.stringify([session.id, query]));

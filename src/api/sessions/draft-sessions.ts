@@ -21,7 +21,7 @@ import { ownerColumns } from '../../catalog/sessions.ts';
 
 const route = routesOf('Draft sessions');
 
-const answer = dataOf(draftResource, exampleDraft);
+const responseBody = dataOf(draftResource, exampleDraft);
 
 /** `/v1/agents/draft-sessions`: conversations with an agent that is still being edited. */
 export function draftSessionRoutes(context: ApiContext): Route[] {
@@ -36,7 +36,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       description: 'For its turns and events, a draft has the routes of a session.',
       headers: z.object(metadata),
       body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
-      answer,
+      response: responseBody,
       errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
       handler: async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
         await checkSpec(spec, caller);
@@ -62,7 +62,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
     route('get', '/v1/agents/draft-sessions/:session_id', {
       id: 'getDraftSession',
       summary: 'A draft',
-      answer,
+      response: responseBody,
       handler: async ({ params, caller }) => ({ data: await readDraft(params.session_id, caller) }),
     }),
     route('patch', '/v1/agents/draft-sessions/:session_id', {
@@ -72,7 +72,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       summary: 'Change the agent of a draft',
       description: 'The change applies from the next turn on.',
       body: json(updateDraftBody, { agent_spec: exampleSpec }),
-      answer,
+      response: responseBody,
       errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
       handler: async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await authorizeDraft(params.session_id, caller, 'edit');

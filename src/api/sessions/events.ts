@@ -40,7 +40,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       summary: 'The events of a turn, folded',
       description: 'Without `turn.created`, `turn.done` and deltas; also available while the turn runs.',
       query: turnEventsQuery,
-      answer: turnEventsResponse,
+      response: turnEventsResponse,
       handler: async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
@@ -52,7 +52,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       summary: 'The events of a session, newest first',
       description: 'The events of its last turn and of the turns before it; a running turn is left out.',
       query: sessionQuery,
-      answer: pageOf(sessionEventItem, [{ turn_id: exampleTurn.id, event: exampleMessage }], 100),
+      response: pageOf(sessionEventItem, [{ turn_id: exampleTurn.id, event: exampleMessage }], 100),
       errors: ['turn_not_found'],
       handler: async ({ params, query, caller }) => {
         const { limit, view, page_token: token, last_turn_id: lastTurnId, thread_id: threadId } = query;
@@ -65,7 +65,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         async function* listing() {
           for (let one = turn; one; one = await before(one)) {
             const from = one === turn ? first?.ordinal : undefined;
-            const options = { place: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
+            const options = { fromOrdinal: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
             for await (const { ordinal, record } of entries(context, one.id, options)) {
               const position = { turn: one.id, ordinal } satisfies z.infer<typeof sessionPosition>;
               const event = toWire(record, reader, view);

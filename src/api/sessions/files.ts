@@ -13,7 +13,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       id: 'getFile',
       summary: 'The bytes of a file, or of a result that is too large for an event',
       query: fileQuery(),
-      answer: fileResponse,
+      response: fileResponse,
       handler: async ({ params, query: { name, type }, caller, response }) => {
         const session = await readableSession(catalog, params.session_id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });

@@ -26,7 +26,7 @@ const route = routesOf('Permissions');
 const headers = z.object(idempotencyKey);
 const body = json(permissionRule, { effect: 'allow', action: 'shell', command: 'git status *' });
 const list = dataOf(z.array(ruleResource), [exampleRule]);
-const answer = dataOf(ruleResource, exampleRule);
+const responseBody = dataOf(ruleResource, exampleRule);
 const existing = 'there is an equal rule already';
 
 /** A request to change the rules of a session, or those of a user for an agent. */
@@ -42,7 +42,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     route('get', '/v1/agents/sessions/:session_id/permissions', {
       id: 'listSessionRules',
       summary: 'The rules of a session, oldest first',
-      answer: list,
+      response: list,
       handler: async ({ params, caller }) => {
         const { id: sessionId } = await authorizeSession(catalog, params.session_id, caller, 'read');
         return rulesIn({ scope: 'session', sessionId });
@@ -55,7 +55,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       headers,
       body,
       status: 201,
-      answer,
+      response: responseBody,
       existing,
       errors: ['forbidden', 'invalid_rule', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
@@ -77,7 +77,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     route('get', '/v1/agents/:agent_name/permissions', {
       id: 'listAgentRules',
       summary: 'Your rules for an agent, oldest first',
-      answer: list,
+      response: list,
       errors: ['agent_not_found'],
       handler: async ({ params, caller }) => {
         const { name } = await requireAgent(catalog, params.agent_name);
@@ -90,7 +90,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       headers,
       body,
       status: 201,
-      answer,
+      response: responseBody,
       existing,
       errors: ['agent_not_found', 'invalid_rule', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {

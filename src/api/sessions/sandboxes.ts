@@ -82,7 +82,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       id: 'getWorkspaceFile',
       summary: 'The bytes of a file of a workspace, or a range of them',
       query: z.object({ path }),
-      answer: { written: { '*/*': { schema: z.unknown(), example: 'order,days\n17,3' } } },
+      response: { written: { '*/*': { schema: z.unknown(), example: 'order,days\n17,3' } } },
       errors: ['forbidden', 'invalid_path', 'file_not_found', 'file_too_large', 'range_not_satisfiable'],
       handler: async ({ params, query, caller, request, response }) => {
         const row = isId(params.sandbox_id) ? await catalog.sandboxes.find(params.sandbox_id) : undefined;
@@ -106,7 +106,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
     route('get', '/v1/agents/sessions/:session_id/sandbox', {
       id: 'getSandbox',
       summary: 'The sandbox of a session or draft, as it was after its last call',
-      answer: sandbox,
+      response: sandbox,
       handler: async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         return { data: await sandboxOf(session.id) };
@@ -120,7 +120,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         'was printed, and the turn continues. The response is sent once the turn has recorded the interrupt; the code ' +
         'may run a few seconds longer.',
       body: json(z.strictObject({ thread_id: threadId }), { thread_id: ROOT_THREAD }),
-      answer: dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') }), {
+      response: dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') }), {
         interrupted: true,
       }),
       errors: ['forbidden', 'code_waits', 'feature_not_available'],
@@ -149,7 +149,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         }),
         { thread_id: ROOT_THREAD, stop: false },
       ),
-      answer: sandbox,
+      response: sandbox,
       errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
       handler: async ({ params, headers, body, caller }) => {
         const { session } = await changeable(params.session_id, caller);
@@ -178,7 +178,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
           .default('false')
           .describe('with what is in its folders, and with `.everturn`'),
       }),
-      answer: pageOf(workspaceFile, [exampleFile], 100),
+      response: pageOf(workspaceFile, [exampleFile], 100),
       errors: ['invalid_path', 'file_not_found'],
       handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
@@ -203,7 +203,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       headers: z.object(idempotencyKey),
       isRaw: true,
       body: json(bytes, Buffer.from('order,days\n17,3')),
-      answer: dataOf(workspaceFile, exampleFile),
+      response: dataOf(workspaceFile, exampleFile),
       errors: [
         'forbidden',
         'invalid_path',

@@ -32,7 +32,7 @@ const route = routesOf('Saved tools');
 const headers = z.object(idempotencyKey);
 const { api, impl, ...exampleAbout } = exampleSavedTool;
 const exampleBody = { kind: exampleAbout.kind, description: exampleAbout.description, api, impl };
-const answer = dataOf(savedTool, exampleSavedTool);
+const responseBody = dataOf(savedTool, exampleSavedTool);
 
 /** The tools that the code of an agent's sessions has saved, or that a client saves for it. */
 export function savedToolRoutes({ catalog }: ApiContext): Route[] {
@@ -41,7 +41,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       id: 'listSavedTools',
       summary: 'The saved tools of an agent, by category and name, without their code',
       description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
-      answer: dataOf(z.array(savedToolAbout), [exampleAbout]),
+      response: dataOf(z.array(savedToolAbout), [exampleAbout]),
       errors: ['agent_not_found'],
       handler: async ({ params, caller }) => {
         const owner = await findOwner(params.agent_name, caller);
@@ -51,7 +51,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
     route('get', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
       id: 'getSavedTool',
       summary: 'A saved tool with its code',
-      answer,
+      response: responseBody,
       errors: ['agent_not_found', 'code_tool_not_found'],
       handler: async ({ params, caller }) => ({
         data: await get(await findOwner(params.agent_name, caller), nameIn(params)),
@@ -68,7 +68,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       headers,
       body: json(savedToolBody, exampleBody),
       status: 201,
-      answer,
+      response: responseBody,
       existing: 'it is a new version of a tool that there was',
       errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {

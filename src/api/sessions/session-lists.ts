@@ -59,7 +59,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       summary: 'The sessions that you may read, newest first',
       description: 'A deleted agent still has its sessions; the name of an agent that never existed is an error.',
       query: listQuery.extend(slugFilter),
-      answer: pageOf(sessionResource, [exampleSession], LIMIT),
+      response: pageOf(sessionResource, [exampleSession], LIMIT),
       errors: ['agent_not_found'],
       handler: async ({ query, caller }) => {
         const { agent_name: name } = query;
@@ -73,7 +73,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       id: 'listDraftSessions',
       summary: 'Your drafts, newest first',
       query: listQuery,
-      answer: pageOf(draftResource, [exampleDraft], LIMIT),
+      response: pageOf(draftResource, [exampleDraft], LIMIT),
       handler: async ({ query, caller }) =>
         list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (draft) => toDraft(draft, catalog) }),
     }),
@@ -81,14 +81,14 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       id: 'listOwnedSessions',
       summary: 'Your sessions and drafts, newest first',
       query: listQuery,
-      answer: mixed,
+      response: mixed,
       handler: async ({ query, caller }) => list(query, caller, { types: SHOWN_SESSIONS, whose: 'own', toItem }),
     }),
     route('get', '/v1/x/agents/search-sessions', {
       id: 'searchSessions',
       summary: 'Search the sessions and drafts that you may read',
       query: searchQuery,
-      answer: mixed,
+      response: mixed,
       handler: async ({ query, caller }) => {
         const { session_type: type } = query;
         return list(query, caller, { types: type ? [type] : SHOWN_SESSIONS, whose: 'readable', toItem });

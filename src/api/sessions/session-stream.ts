@@ -35,7 +35,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
       query: z.object({ ...after, ...viewQuery }),
       headers: z.object(lastEventId),
       schemas: { SessionStreamEvent: sessionStreamEvent },
-      answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
+      response: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
       handler: async ({ params, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const cursor = cursorOfEventSource(headers, query.after);

@@ -21,7 +21,7 @@ import { toSession } from './wire/resources-to-wire.ts';
 
 const route = routesOf('Sessions');
 
-const answer = dataOf(sessionResource, exampleSession);
+const responseBody = dataOf(sessionResource, exampleSession);
 
 /** `/v1/agents/sessions`: conversations with registered agents. */
 export function sessionRoutes(context: ApiContext): Route[] {
@@ -36,7 +36,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       headers: z.object({ ...idempotencyKey, ...metadata }),
       body: json(createSessionBody, { agent_name: 'helper' }),
       status: 201,
-      answer,
+      response: responseBody,
       errors: ['agent_not_found', 'invalid_agent', 'feature_not_available', 'idempotency_key_reused'],
       handler: async ({ headers, body, caller }) => {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
@@ -54,7 +54,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
     route('get', '/v1/agents/sessions/:session_id', {
       id: 'getSession',
       summary: 'A session',
-      answer,
+      response: responseBody,
       handler: async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         if (session.type !== 'session') throw sessionNotFound(session.id);
@@ -76,7 +76,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       summary: 'Cancel the running turn of a session or draft, and those in its queue',
       description: 'Their events so far are kept. With `close: true` the session accepts no further turns.',
       body: json(cancelBody, {}),
-      answer: json(z.object({}), {}),
+      response: json(z.object({}), {}),
       errors: ['forbidden'],
       handler: async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'cancel');

@@ -68,7 +68,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       summary: 'Read on a page what a sign-in is for, and confirm it: the `auth_url` of `mcp.auth_required`',
       description: 'A key is not needed; one of another subject than the session is rejected.',
       query: authorizeQuery,
-      answer: page,
+      response: page,
       errors: ['sign_in_not_found'],
       handler: ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
@@ -88,7 +88,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
         decision: 'continue',
       }),
       isForm: true,
-      answer: page,
+      response: page,
       errors: ['sign_in_not_found', 'sign_in_failed'],
       handler: ({ query, body: { token, decision }, caller, request, response }) =>
         toBrowser(request, response, async () => {
@@ -120,7 +120,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       summary: 'Come back from the authorization server, and read on a page what to do next',
       description: 'Only the browser that has confirmed the sign-in is accepted.',
       query: callbackQuery,
-      answer: page,
+      response: page,
       errors: ['sign_in_not_found', 'sign_in_failed'],
       handler: ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
@@ -133,7 +133,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
     route('get', CLIENT_METADATA, {
       id: 'getMcpClientMetadata',
       summary: 'Describe this server to authorization servers (OAuth client id metadata document)',
-      answer: json(z.looseObject({ client_id: z.string(), redirect_uris: z.array(z.string()) }), {
+      response: json(z.looseObject({ client_id: z.string(), redirect_uris: z.array(z.string()) }), {
         client_id: `https://everturn.example.com${CLIENT_METADATA}`,
         redirect_uris: [`https://everturn.example.com${CALLBACK}`],
       }),
@@ -149,7 +149,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       id: 'listMcpConnections',
       summary: 'The MCP servers that the caller is signed in to, oldest first',
       query: connectionsQuery,
-      answer: pageOf(connectionResource, [exampleConnection], LIMIT),
+      response: pageOf(connectionResource, [exampleConnection], LIMIT),
       handler: async ({ caller, query: { limit, page_token: token } }) => {
         const { connection = '' } = positionOf(connectionPosition, token) ?? {};
         return pageOfRows(await signIns.connections(caller.subject.subjectId, connection, limit + 1), limit, {

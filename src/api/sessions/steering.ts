@@ -22,7 +22,7 @@ export function steeringRoutes(context: ApiContext): Route[] {
         'It begins no further model call and no further tool call, in any of its threads; what runs ends normally. Its ' +
         'time limit stops. The response is sent once the turn has recorded it. A repetition changes nothing.',
       body: json(nothing, {}),
-      answer: json(nothing, {}),
+      response: json(nothing, {}),
       errors: ['forbidden', 'nothing_running'],
       handler: ({ params, caller }) => control('pause', params.session_id, caller),
     }),
@@ -33,7 +33,7 @@ export function steeringRoutes(context: ApiContext): Route[] {
         'It continues where it was paused. For a turn that is not paused, this changes nothing. `budget` raises the ' +
         'limits that it names: a turn whose budget was reached continues only above what was spent.',
       body: json(z.strictObject({ budget: budgetAmounts.optional() }), {}),
-      answer: json(nothing, {}),
+      response: json(nothing, {}),
       errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
       handler: ({ params, body, caller }) =>
         control('resume', params.session_id, caller, body.budget && limitsOf(body.budget)),
@@ -46,7 +46,7 @@ export function steeringRoutes(context: ApiContext): Route[] {
         'before, code is interrupted. Calls that wait for answers end as cancelled, and a paused turn is resumed, unless its budget was ' +
         'reached: it has to be raised first.',
       body: json(nothing, {}),
-      answer: json(nothing, {}),
+      response: json(nothing, {}),
       errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
       handler: ({ params, caller }) => control('force_answer', params.session_id, caller),
     }),

@@ -26,7 +26,7 @@ export function timelineRoutes(context: ApiContext): Route[] {
         'Each attempt of each model call and tool call, waits, pauses, sub-agents and the time in the queue, by their ' +
         'beginning. While the turn runs, the attempts that run are among them, as `pending`.',
       query,
-      answer: pageOf(span, [exampleSpan], 1000),
+      response: pageOf(span, [exampleSpan], 1000),
       handler: async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const { turn_id: turnId } = params;

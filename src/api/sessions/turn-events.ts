@@ -37,7 +37,7 @@ const MAX_BATCH_SIZE = 100;
 
 interface EntryOptions {
   /** The first ordinal, from a page token; undefined for the first page. */
-  place: number | undefined;
+  fromOrdinal: number | undefined;
   limit: number;
   order: 'asc' | 'desc';
   view: View;
@@ -54,7 +54,7 @@ export async function turnEvents(
 ) {
   const { limit, order, view, page_token: token, thread_id: threadId } = query;
   const first = positionOf(turnPosition, token, { turn: turnId, order });
-  const options = { place: first?.ordinal, limit, order, view };
+  const options = { fromOrdinal: first?.ordinal, limit, order, view };
   async function* listing() {
     for await (const { ordinal, record } of entries(context, turnId, options)) {
       const item = toWire(record, reader, view);
@@ -78,18 +78,18 @@ export function isOfOtherThread(event: SessionEvent, threadId: string | undefine
 export async function* entries(
   { logs, log }: LogContext,
   turnId: string,
-  { place, limit, order, view, isOneOfSeveral }: EntryOptions,
+  { fromOrdinal, limit, order, view, isOneOfSeveral }: EntryOptions,
 ): AsyncGenerator<LogEntry> {
   // Three more than the limit: the turn's first and last entry, and an entry that shows whether there is a next page.
   const batch = Math.min(limit + 3, MAX_BATCH_SIZE);
   const batches =
     order === 'asc'
-      ? logs.read(turnId, { from: place ?? 1 })
-      : logs.readBackwards(turnId, { from: place ?? Infinity, batch });
-  let isFound = place === undefined;
+      ? logs.read(turnId, { from: fromOrdinal ?? 1 })
+      : logs.readBackwards(turnId, { from: fromOrdinal ?? Infinity, batch });
+  let isFound = fromOrdinal === undefined;
   for await (const entries of isOneOfSeveral ? ignoreUnreadable(batches, { log, turnId }) : batches) {
     for (const entry of entries) {
-      isFound ||= entry.ordinal === place;
+      isFound ||= entry.ordinal === fromOrdinal;
       if (!isFound) throw invalidPageToken();
       if (isInView(entry.record, view)) yield entry;
     }

@@ -47,7 +47,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       summary: 'The turns of a session, newest first',
       description: 'The last turn, the one that it continues, and so on.',
       query: listQuery,
-      answer: pageOf(turnResource, [exampleTurn], 10),
+      response: pageOf(turnResource, [exampleTurn], 10),
       handler: async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const from = positionOf(position, token)?.turn ?? (await turnIndex.knownLast(session.id))?.id;
@@ -76,7 +76,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       headers: z.object(idempotencyKey),
       body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
       schemas,
-      answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
+      response: { written: { 'text/event-stream': stream, 'application/json': turn } },
       errors: [
         'forbidden',
         'not_an_approver',
@@ -131,7 +131,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
         ],
       }),
-      answer: dataOf(acceptedAnswers, { accepted: ['call_1'], waiting: ['call_2'] }),
+      response: dataOf(acceptedAnswers, { accepted: ['call_1'], waiting: ['call_2'] }),
       errors: [
         'forbidden',
         'not_an_approver',
@@ -175,7 +175,7 @@ export function turnRoutes(context: ApiContext): Route[] {
     route('get', '/v1/agents/sessions/:session_id/turns/:turn_id', {
       id: 'getTurn',
       summary: 'A turn with its state',
-      answer: turn,
+      response: turn,
       handler: async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
@@ -186,7 +186,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       id: 'cancelTurn',
       summary: 'Cancel a turn that runs, or waits in the queue',
       description: 'Its events so far are kept. Without effect on a turn that has ended.',
-      answer: json(z.object({}), {}),
+      response: json(z.object({}), {}),
       errors: ['forbidden'],
       handler: async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'cancel');
@@ -205,7 +205,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       headers: z.object(lastEventId),
       body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
       schemas,
-      answer: { written: { 'text/event-stream': stream } },
+      response: { written: { 'text/event-stream': stream } },
       handler: async ({ params, query: { view }, headers, body, caller, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
@@ -225,7 +225,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       query: withView.extend(afterSequenceNumber),
       headers: z.object(lastEventId),
       schemas,
-      answer: { written: { 'text/event-stream': stream } },
+      response: { written: { 'text/event-stream': stream } },
       noContent: 'the turn has ended, and the cursor is at its end',
       handler: async ({ params, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
@@ -242,7 +242,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       id: 'listQueue',
       summary: 'The turns that wait in the queue of a session, in their order',
       description: `All of them, on one page: at most ${MAX_QUEUED} can wait. Each is cancelled by its id.`,
-      answer: pageOf(
+      response: pageOf(
         turnResource,
         [{ ...exampleTurn, state: { status: 'running', queued: { position: 1 } } }],
         MAX_QUEUED,

@@ -38,7 +38,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       body: json(createWebhookBody, { url: exampleWebhook.url, events: exampleWebhook.events }),
       schemas: { WebhookMessage: webhookMessage },
       status: 201,
-      answer: withSecret,
+      response: withSecret,
       errors: ['too_many_webhooks'],
       handler: async ({ body: { url, events, agent_name: agentName } }) => {
         const webhook = await webhooks.register({ url, events: [...new Set(events)], agent_name: agentName ?? null });
@@ -48,7 +48,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
     route('get', '/v1/webhooks', {
       id: 'listWebhooks',
       summary: 'All webhooks, oldest first',
-      answer: dataOf(z.array(webhookResource), [exampleWebhook]),
+      response: dataOf(z.array(webhookResource), [exampleWebhook]),
       handler: async () => ({ data: (await catalog.webhooks.list('sessions')).map(webhookToResource) }),
     }),
     route('delete', '/v1/webhooks/:webhook_id', {
@@ -60,7 +60,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       id: 'rotateWebhookSecret',
       summary: 'Replace the secret of a webhook',
       description: 'For 24 hours deliveries are signed with both secrets.',
-      answer: withSecret,
+      response: withSecret,
       handler: async ({ params: { webhook_id: id } }) => {
         const webhook = await webhooks.rotate(id);
         return { data: { ...webhookToResource(webhook), secret: webhook.secret } };
@@ -70,7 +70,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       id: 'pingWebhook',
       summary: 'Send a webhook a message of the type `ping`',
       description: 'It is sent like an event; the list of deliveries has the outcome.',
-      answer: dataOf(deliveryResource, exampleDelivery),
+      response: dataOf(deliveryResource, exampleDelivery),
       handler: async ({ params: { webhook_id: id } }) => {
         await webhooks.find(id);
         const delivery = await catalog.deliveries.get(await catalog.deliveries.ping(id));
@@ -82,7 +82,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       id: 'listWebhookDeliveries',
       summary: 'The deliveries of a webhook in the last days, newest first',
       query: deliveriesQuery,
-      answer: pageOf(deliveryResource, [exampleDelivery], LIMIT),
+      response: pageOf(deliveryResource, [exampleDelivery], LIMIT),
       handler: async ({ params: { webhook_id: id }, query: { limit, page_token: token } }) => {
         await webhooks.find(id);
         const position = positionOf(deliveryPosition, token, { deliveries_of: id });

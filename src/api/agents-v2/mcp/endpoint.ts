@@ -30,7 +30,7 @@ export function mcpRoute(context: ApiContext, reader: SessionReader): Route {
     largeBody: true,
     // One message: a batch would evade the limit of requests.
     body: { schema: z.looseObject({ jsonrpc: z.literal('2.0') }), example: { jsonrpc: '2.0', method: 'tools/list' } },
-    answer: { written: {} },
+    response: { written: {} },
     isUndocumented: true,
     handler: async ({ body, caller, request, response }) => {
       const extra: McpCaller = { caller, host: request.get('host') };

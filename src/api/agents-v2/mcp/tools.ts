@@ -180,7 +180,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
           rateLimitError: await storageRefusal(text),
           host,
           // MCP clients do not repeat requests by themselves.
-          answer: () => Promise.resolve(true),
+          respond: () => Promise.resolve(true),
         });
         return waitFor(session.id, 0, call);
       }),

@@ -46,14 +46,14 @@ export const deliveryResource = z
   })
   .meta({ id: 'WebhookDelivery' });
 
-const place = { session_id: z.string(), turn_id: z.string(), agent_name: z.string().nullable() };
+const origin = { session_id: z.string(), turn_id: z.string(), agent_name: z.string().nullable() };
 const message = { id: z.string().describe('the same in every attempt'), created_at: timestamp };
-const actionData = z.object({ ...place, action: actionResource });
+const actionData = z.object({ ...origin, action: actionResource });
 
 /** The body of a delivery. */
 export const webhookMessage = z
   .discriminatedUnion('type', [
-    z.object({ ...message, type: z.literal('turn.done'), data: z.object({ ...place, turn: turnResource }) }),
+    z.object({ ...message, type: z.literal('turn.done'), data: z.object({ ...origin, turn: turnResource }) }),
     z.object({ ...message, type: z.literal('action.created'), data: actionData }),
     z.object({ ...message, type: z.literal('action.decided'), data: actionData }),
     z.object({ ...message, type: z.literal('action.expired'), data: actionData }),
