@@ -8,7 +8,7 @@ interface ArchiveTurnInput {
   turnId: string;
   /** For the log context. */
   sessionId: string;
-  /** The catalog is brought up to this entry. */
+  /** The archive has at least the entries up to this ordinal afterwards. */
   through: number;
 }
 

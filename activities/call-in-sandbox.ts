@@ -35,13 +35,13 @@ interface SandboxDependencies {
   calls: CodeCalls;
 }
 
-/** What the host of a session's sandbox runs, as activities of its own task queue. */
+/** The activities that the host of a session's sandbox runs, on its own task queue. */
 export function createCallsInSandbox(dependencies: SandboxDependencies) {
   const { catalog, conversations, logs, calls } = dependencies;
   const started = new StartedOnce<CodeStep, CallToolResult>();
   const resumed = new StartedOnce<CodeStep | { lost: string }, ResumeCellResult>();
 
-  /** Runs a call until it ends, or until its code waits for what it has asked for. */
+  /** Runs a call until it ends, or until its code waits for the results of its own calls. */
   async function callTool(input: CallToolInput): Promise<CallToolResult> {
     rejectResetRun(input);
     let called: Called = {};
@@ -67,12 +67,12 @@ export function createCallsInSandbox(dependencies: SandboxDependencies) {
     });
   }
 
-  /** Gives a waiting cell the results of its calls, and runs it until it ends or waits again. */
+  /** Resumes a waiting cell with the results of its calls, and runs it until it ends or waits again. */
   async function resumeCell(input: ResumeCellInput): Promise<ResumeCellResult> {
     rejectResetRun(input);
     const { turnId, threadId, step, cell } = input;
     return resumed.run({
-      // Of two branches of a conversation that go on with a cell, the second one finds it gone.
+      // If two branches of a conversation resume the same cell, the second one finds it gone.
       key: `${turnId} ${threadId} ${step} ${input.isCheck ? 'check' : ''}`,
       prepare: async (signal) => {
         const lost = await calls.lossOf(input, signal);
@@ -90,12 +90,12 @@ export function createCallsInSandbox(dependencies: SandboxDependencies) {
         if ('lost' in end) return { records: [], stamp: randomUUID(), lost: end.lost };
         return store(dependencies, { ...input, ...cell }, end);
       },
-      // It is closed with its turn.
+      // The cell is closed with its turn.
       notStarted: () => ({ records: [], stamp: randomUUID() }),
     });
   }
 
-  /** Interrupts a cell that runs, or begins later, in this turn, or has this host begin no calls of it. */
+  /** Interrupts a cell that runs, or begins later, in this turn; with `heldPiece`, it only makes no more calls. */
   async function interruptCell(input: InterruptCellInput): Promise<void> {
     rejectResetRun(input);
     const { heldPiece } = input;
@@ -107,7 +107,7 @@ export function createCallsInSandbox(dependencies: SandboxDependencies) {
   return { callTool, resumeCell, interruptCell };
 }
 
-/** What a kernel relies on. A summary does not say it, so that what was before it is read as well. */
+/** The records that name the thread's kernel. A summary does not name it, so the records before it are read as well. */
 async function conversation(
   { conversations }: SandboxDependencies,
   { input, recent }: { input: CallToolInput; recent: UnsequencedRecord[] },
@@ -118,12 +118,12 @@ async function conversation(
   return retryWhileUnavailable(() => conversations.soFar(input, signal, { isWhole: true }), signal);
 }
 
-/** Those who have asked for what the code does. */
+/** The ids of the subjects that requested the code: the session's owner, and the author of the newest message. */
 function requestersIn(records: readonly UnsequencedRecord[], { owner }: Pick<CallToolInput, 'owner'>): string[] {
   return [...new Set([owner.subjectId, newestAuthor(records) ?? owner.subjectId])];
 }
 
-/** What the code has done cannot be undone, so its result is stored for as long as the store is unavailable. */
+/** The effects of code cannot be undone, so storing its result is retried for as long as the store is unavailable. */
 async function store(
   { blobs }: Pick<SandboxDependencies, 'blobs'>,
   { sessionId, threadId, toolCallId, edited }: Pick<CallToolInput, 'sessionId' | 'threadId' | 'toolCallId' | 'edited'>,

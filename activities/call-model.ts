@@ -46,8 +46,8 @@ import { NEVER_ABORTED } from '../src/lib/abort.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /**
- * How long a server is retried that has never answered this installation and cannot be reached: it is not running yet,
- * or its address is wrong, and the user should learn which before long.
+ * How long a model server is retried that cannot be reached and has never responded to this installation: it is not
+ * running yet, or its address is wrong, and the user should see the error soon.
  */
 const FIRST_CONTACT_MS = 10_000;
 
@@ -55,13 +55,13 @@ type Outcome = CallModelResult['outcome'];
 
 type MessageOutcome = Outcome & { status: 'answered' | 'cancelled' | 'sign_in_required' | 'error' };
 
-/** Records, and what the history gets of them: large texts are in the blob store. */
+/** Records, and their form in the history (`stored`): large texts are in the blob store. */
 interface StoredRecords {
   records: NewRecord[];
   stored: NewRecord[];
 }
 
-/** What comes before the model is called: a compaction, sign-ins, or an error. */
+/** The end of an attempt that does not call the model for the message: a compaction, sign-ins, or an error. */
 type Instead = NewRecord | ServerSignIn[] | TurnError;
 
 /**
@@ -74,13 +74,12 @@ type Instead = NewRecord | ServerSignIn[] | TurnError;
  * - If the provider is overloaded or unavailable for 10 s and the agent has another model, the next attempt starts the
  *   message with that one.
  * - If the conversation has become too long, the result is what it is compacted to, and the workflow calls again.
- * - If a budget that the turn shares with others was reached, the result says so, and the workflow calls again.
- * - If the provider fails permanently, or the last model for longer than configured, or than `FIRST_CONTACT_MS` if it
- *   cannot be reached and never could, the result is the message so far
- *   and the provider's error.
+ * - If a budget that the turn shares with others was reached, the result has the report, and the workflow calls again.
+ * - If the provider fails permanently, or the last model fails for longer than configured (than `FIRST_CONTACT_MS` if
+ *   it cannot be reached and never could), the result is the message so far and the provider's error.
  * - If a server that the agent requires is unavailable, the result of the first call is an empty message and an error.
- * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
- * - If too many attempts were lost, the result is an empty message and an error that says so.
+ * - If too many messages of the model have not fitted the agent's schema, the result is the last one and an error.
+ * - If too many attempts were lost, the result is an empty message and an error.
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
   return async (input) => {
@@ -126,12 +125,12 @@ class ModelCallAttempt {
   async run(): Promise<CallModelResult> {
     try {
       if (this.#input.ends) return await this.#end(this.#input.ends);
-      const instead = await this.#answerOrCompact();
+      const instead = await this.#readOrCompact();
       if (this.#signal.aborted) return await this.#stopped();
       if (instead && 'kind' in instead) return await this.#append([instead], { status: 'compacted' });
       if (instead && 'status' in instead) return await this.#result(instead);
       if (instead) return await this.#result({ status: 'sign_in_required' }, instead);
-      // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
+      // Providers occasionally return an empty message; a retry usually succeeds. A second empty one is accepted.
       if (this.#message?.isEmpty && this.attempts.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
       }
@@ -139,7 +138,7 @@ class ModelCallAttempt {
       const mayBeCutOff = this.#message?.mayBeCutOff === true && { mayBeCutOff: true as const };
       return await this.#result(this.#message?.failure ?? { status: 'answered', ...mayBeCutOff });
     } catch (error) {
-      if (error instanceof BudgetReached && !this.#signal.aborted) return this.#held(error.report);
+      if (error instanceof BudgetReached && !this.#signal.aborted) return this.#budgetReached(error.report);
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
     }
   }
@@ -155,22 +154,22 @@ class ModelCallAttempt {
     return this.#result({ status: 'error', message: `The model call was abandoned: ${GIVEN_UP}` });
   }
 
-  /** The message that the attempt has published, if any, is not in progress any more. */
+  /** Marks the message that the attempt has published, if any, as no longer in progress. */
   finish(): void {
     this.#message?.finish();
   }
 
   /**
-   * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
-   * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
-   * that started it may be the one that was lost. Returns what comes first if the model was not called.
+   * Reads the model's response into the message. The first model call of a turn uses the turn's speculative call, if
+   * there is one, and a later one the call that began with the last result. Later attempts use neither: the worker that
+   * started it may be the one that was lost. If the model was not called, returns the reason.
    */
-  async #answer(): Promise<Instead | undefined> {
+  async #readResponse(): Promise<Instead | undefined> {
     const { speculativeCalls, stepsAhead, bus } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = await this.#call();
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
-    // None was started for a conversation that has to be compacted first, nor for a forced answer.
+    // No speculative call is started for a conversation that has to be compacted first, nor for a forced answer.
     const mayClaim = isFirst && attempt === 1 && input.upTo === 1 && !input.isForced;
     const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal) : undefined;
     if (claimed) {
@@ -181,18 +180,18 @@ class ModelCallAttempt {
       return undefined;
     }
     const conversation = this.#conversation(input);
-    // A call that was begun does not need it, but the next one extends what this reads.
+    // A speculative call does not need the conversation, but the next call extends what this reads.
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal) : undefined;
     const prepared = ahead?.prepared ?? (await this.#prepare(input, conversation, { mayWait: true }));
-    // Not only in the first step, which may have asked for a sign-in instead. What was begun ahead follows a message.
+    // Names are checked in each step: the first may request a sign-in. A call that began early follows a message.
     const failure = (isFirst ? missingServer(prepared) : undefined) ?? repeatedTool(prepared.spec);
     if (failure) return failure;
     const given = ahead || input.threadId !== ROOT_THREAD ? undefined : givenLast(await conversation);
     const message = new MessageAssembler({
       turnId: input.turnId,
       plan: input,
-      // Its client has the message.
+      // Not published: the client has the message.
       attempt: given ? 0 : attempt,
       prepared,
       bus,
@@ -209,9 +208,9 @@ class ModelCallAttempt {
         : prepared.signIns;
     }
     if (given) this.#wasCalled = false;
-    const answer = () =>
+    const response = () =>
       ahead?.chunks ?? prepared.provider.stream(this.attempts.patient(prepared.request), this.#signal);
-    await message.read(given ? chunksOf(given) : answer());
+    await message.read(given ? chunksOf(given) : response());
     return undefined;
   }
 
@@ -225,7 +224,7 @@ class ModelCallAttempt {
     return prepareModelCall(this.#dependencies, call, conversation, this.#signal);
   }
 
-  /** The agent's tools as a draft of the client would have them, if it has brought calls that the agent has not made. */
+  /** The agent's tools with the rights of a draft of the client, for sent calls that the agent has not made. */
   async #draftToolset(
     { sessionId, owner }: ModelCall,
     { draftRoles, toolCalls }: GivenMessage,
@@ -236,9 +235,9 @@ class ModelCallAttempt {
   }
 
   /** Compacts the conversation, once, if the model rejects it as too long, or in words that may mean this. */
-  async #answerOrCompact(): Promise<Instead | undefined> {
+  async #readOrCompact(): Promise<Instead | undefined> {
     try {
-      return await this.#answer();
+      return await this.#readResponse();
     } catch (error) {
       const isRejected = error instanceof ModelError && error.mayBeTooLong && !this.#message?.isStreaming;
       if (!isRejected || this.#isCompacting || this.#signal.aborted) throw error;
@@ -252,7 +251,7 @@ class ModelCallAttempt {
       try {
         return await this.#compact(prepared, prepared.compaction);
       } catch (failure) {
-        // It was not the length: what the model has said first is the reason.
+        // The length was not the problem: the first error of the model is the reason.
         const isOther = failure instanceof ModelError && !failure.isRetryable && !error.isTooLong;
         if (!isOther) throw failure;
         this.#isCompacting = false;
@@ -295,7 +294,7 @@ class ModelCallAttempt {
     }
   }
 
-  /** A server that drops the beginning of a conversation has shown the size of its context: later calls fit into it. */
+  /** If a server drops the beginning of a conversation, the size of its context is known: later calls fit into it. */
   #noteTruncation(): void {
     const tokens = this.#message?.truncatedInput;
     if (!this.#message || tokens === undefined) return;
@@ -355,34 +354,34 @@ class ModelCallAttempt {
       },
       loadBlob: (blob: string) => retryWhileUnavailable(() => blobs.get(sessionId, blob), this.#signal),
     };
-    const answer: NewRecord[] =
+    const response: NewRecord[] =
       (this.#isCompacting ? undefined : await this.#message?.records(status, usage, handling)) ??
       emptyResponse(input, finishReason, reported(usage).usage);
-    const message = answer.find((record) => record.kind === 'model.message');
+    const message = response.find((record) => record.kind === 'model.message');
     const outcome = outcomeOf(end, message, this.#message?.prepared.repairs ?? 0);
     const spec = outcome.status === 'answered' ? this.#message?.prepared.spec : undefined;
-    const refresh = spec ? refreshAfter({ spec, input, records: answer }) : [];
-    const conversation = () => this.#conversation(input);
+    const refresh = spec ? refreshAfter({ spec, input, records: response }) : [];
+    const ended = { response, outcome, conversation: () => this.#conversation(input) };
     const records =
       signIns.length > 0
-        ? this.#pausing(answer, signIns)
-        : [...answer, ...(await endAfter(input, { answer, outcome, conversation }, this.#dependencies)), ...refresh];
+        ? this.#pausing(response, signIns)
+        : [...response, ...(await endAfter(input, ended, this.#dependencies)), ...refresh];
     if (message && failed.length > 0) message.attempts = failed;
     return this.#append(records, outcome);
   }
 
   /** Stores the records of a result, and begins what follows its message. */
-  async #append(answer: NewRecord[], outcome: Outcome): Promise<CallModelResult> {
+  async #append(response: NewRecord[], outcome: Outcome): Promise<CallModelResult> {
     const { conversations, stepsAhead } = this.#dependencies;
     const stamp = randomUUID();
     // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
     const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
     const until = isStopped ? NEVER_ABORTED : this.#signal;
-    const complete = await this.#store(answer, until);
-    // A further attempt begins nothing: an earlier one may have, and its tools may be what has killed its worker.
-    const message = answer.find((record) => record.kind === 'model.message');
+    const complete = await this.#store(response, until);
+    // Only the first attempt begins what follows: an earlier one may have, and its tools may have killed its worker.
+    const message = response.find((record) => record.kind === 'model.message');
     const prepared = this.#context.info.attempt === 1 ? this.#message?.prepared : undefined;
-    if (prepared) stepsAhead.messageEnded(await this.#call(), stamp, answer, prepared);
+    if (prepared) stepsAhead.messageEnded(await this.#call(), stamp, response, prepared);
     const extended = prepared && message && (await this.#storeWithResults(complete, { stamp, message }));
     const { records, stored } = extended ?? complete;
     conversations.remember({ turnId: this.#input.turnId, stamp }, records);
@@ -399,8 +398,8 @@ class ModelCallAttempt {
   }
 
   /**
-   * Stores the records with the results of the message's calls, if these are known at once. Not if texts were moved to the
-   * blob store, which would be written twice: the results fit beside what the history has inline.
+   * Stores the records with the results of the message's calls, if these are known at once. Does nothing if texts were
+   * moved to the blob store, since they would be written twice: the results fit beside what the history has inline.
    */
   async #storeWithResults(
     { records, stored }: StoredRecords,
@@ -412,14 +411,14 @@ class ModelCallAttempt {
   }
 
   /** The records of a model call that waits for sign-ins; a message that readers may have seen ends as cancelled. */
-  #pausing(answer: NewRecord[], servers: ServerSignIn[]): NewRecord[] {
-    const shown = answer.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
+  #pausing(response: NewRecord[], servers: ServerSignIn[]): NewRecord[] {
+    const shown = response.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
     const { threadId } = this.#input;
     return [...shown, { kind: 'mcp.auth_required', at: new Date().toISOString(), threadId, servers, calls: [] }];
   }
 
-  /** The model was not called. */
-  async #held(budget: BudgetReport): Promise<CallModelResult> {
+  /** A shared budget was reached, so the model was not called. */
+  async #budgetReached(budget: BudgetReport): Promise<CallModelResult> {
     this.#wasCalled = false;
     const result = await this.#append([], { status: 'budget_reached' });
     this.#dependencies.metrics.modelCallsRefused.inc({ scope: budget.scope });
@@ -438,7 +437,7 @@ class ModelCallAttempt {
   }
 
   async #failed(error: unknown): Promise<CallModelResult> {
-    // What the model has answered cannot be stored: it must not be called again.
+    // The model's response cannot be stored: the model must not be called again.
     if (error instanceof ApplicationFailure) throw error;
     if (isUnavailable(error)) {
       if (error instanceof BudgetsUnavailable) this.#wasCalled = false;
@@ -480,7 +479,7 @@ class ModelCallAttempt {
       type: failure.failure,
       message: reason,
       nextRetryDelay: wait,
-      // It has a line in the log: the SDK's own, which names neither provider nor reason, is for debugging.
+      // `#logFailure` has logged it: the SDK's own line, which names neither provider nor reason, is for debugging.
       category: ApplicationFailureCategory.BENIGN,
     });
   }
@@ -500,7 +499,7 @@ class ModelCallAttempt {
     return advice;
   }
 
-  /** For operators, without the provider's text, which may quote the conversation. */
+  /** Logs a failure for operators, without the provider's text, which may quote the conversation. */
   #logFailure(error: ModelError, waitMs: number | undefined): void {
     const { failure, status } = error;
     this.#dependencies.log.warn(
@@ -513,7 +512,7 @@ class ModelCallAttempt {
     this.attempts.end(this.#wasCalled ? (this.#message?.usage ?? UNREPORTED) : undefined);
   }
 
-  /** The model that was called. The address is that of its setting: one at which a connection has failed says more. */
+  /** The model that was called. `address` is the configured one: the address of a failed connection is more precise. */
   get called(): Called {
     const target = this.#message?.prepared.target;
     if (!target) return {};

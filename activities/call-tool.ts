@@ -34,10 +34,10 @@ import { parsedJson } from '../src/lib/json.ts';
 /** How long a cancelled tool with effects may still run: if it ends in this time, its outcome is known. */
 const CANCEL_GRACE_MS = 5_000;
 
-/** How often a tool that may run again is called if it does not answer. */
+/** How many times a tool that may run again is called if no result arrives. */
 const MAX_FAILURES = 5;
 
-/** What a person is told of a call whose outcome is unknown: its pending call is carried by its turn. */
+/** The longest text about an unknown outcome, in characters: the turn carries it with its pending call. */
 const MAX_UNKNOWN_LENGTH = 1_000;
 
 const REPLACED = 'the connection to its server was replaced after it had begun';
@@ -48,7 +48,7 @@ interface RequiredSignIn {
   server: ServerSignIn;
 }
 
-/** The call was not executed, and is to be approved once more. */
+/** The call was not executed, and needs another approval. */
 interface Replaced {
   isReplaced: true;
 }
@@ -67,9 +67,9 @@ interface Started {
 }
 
 /**
- * Runs one tool call and returns its outcome, also if it failed, or what it waits for: the user's answer to a question of
- * its server, or a sign-in. Throws only where another attempt may repeat the call: the tool allows that, and this worker
- * stops or the server did not answer.
+ * Runs one tool call and returns its outcome, also if it failed, or what it waits for: the user's answer to a question
+ * of its server, or a sign-in. Throws only where another attempt may repeat the call: the tool allows that, and this
+ * worker stops or no response of the server arrived.
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<CallToolResult> {
   return async (input) => {
@@ -87,9 +87,7 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
 }
 
 class ToolCallAttempt {
-  /**
-   * Passed to the next attempt: how often and for how long the tool has not answered. Lost workers are not included.
-   */
+  /** Passed to the next attempt: how often and how long the tool has not responded. Lost workers are not included. */
   readonly details: { failures: number; failingMs: number };
   readonly #dependencies: Dependencies;
   readonly #input: CallToolInput;
@@ -123,7 +121,7 @@ class ToolCallAttempt {
     return this.#store({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
   }
 
-  /** The log of the turn whose model has made the call names its tool. */
+  /** Names the tool only for a call of an earlier turn: this turn's log does not contain it. */
   addAttempts(result: CallToolResult, attempts: OwnAttempts): CallToolResult {
     return attempts.addTo(result, this.#input.source.turnId === this.#input.turnId ? {} : this.called);
   }
@@ -132,7 +130,7 @@ class ToolCallAttempt {
     return this.#input.source.run?.effect === 'retry';
   }
 
-  /** A previous attempt, or a kernel host, may have reached the tool, so the call cannot be reported as not executed. */
+  /** An earlier attempt or a kernel host may have reached the tool: the call cannot be reported as not executed. */
   get #isRepeated(): boolean {
     const { source, answered, repeats } = this.#input;
     return (
@@ -161,8 +159,8 @@ class ToolCallAttempt {
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
       const reliesOn = await this.#reliesOn(call, signal);
-      const place = { sessionId, owner, specHash };
-      const options = { ...place, operationId, mayRepeat: this.isRetryable, resumed, isEdited, reliesOn };
+      const scope = { sessionId, owner, specHash };
+      const options = { ...scope, operationId, mayRepeat: this.isRetryable, resumed, isEdited, reliesOn };
       const isNew = !resumed && !signIn && !isEdited && !repeats;
       const begun = isNew ? stepsAhead.claimTool(source, signal) : undefined;
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
@@ -171,12 +169,12 @@ class ToolCallAttempt {
       return this.#notExecuted(errorMessage(error));
     }
     if (outcome.status === 'asks') return outcome;
-    // An earlier attempt may have taken effect, so it cannot be asked about as a call that has not run.
+    // An earlier attempt may have taken effect, so the call cannot be approved as one that has not run.
     if (outcome.status === 'replaced') return this.#isRepeated ? this.#notExecuted(REPLACED) : { isReplaced: true };
     return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
   }
 
-  /** Undefined for a call that nobody is asked about once more, so that it runs on any connection. */
+  /** Undefined for a call whose approval is never requested again: it runs on any connection. */
   async #reliesOn({ info }: ToolCall, signal: AbortSignal): Promise<RunOptions['reliesOn']> {
     if (!this.#input.onReplaced || info.type !== 'mcp') return undefined;
     const { conversations } = this.#dependencies;
@@ -207,7 +205,7 @@ class ToolCallAttempt {
     return 'problem' in started ? { outcome: 'failed', text: started.problem } : started;
   }
 
-  /** The thread of a sub-agent begins, whose end answers the call. */
+  /** Begins the thread of a sub-agent, which ends with the result of the call. */
   async #begin({ thread, input }: Started): Promise<CallToolResult> {
     const { blobs } = this.#dependencies;
     const { sessionId } = this.#input;
@@ -232,7 +230,7 @@ class ToolCallAttempt {
       : { kind: 'mcp.auth_required', server: requested };
   }
 
-  /** The user's answer with which the call continues. One that does not fit the question asks again. */
+  /** The user's answer with which the call continues. If it does not fit the question, the question is asked again. */
   async #resumed(signal: AbortSignal): Promise<ResumedCall | AskingCall | undefined> {
     const { answered, sessionId } = this.#input;
     if (!answered) return undefined;
@@ -345,7 +343,7 @@ class ToolCallAttempt {
     return mustAsk ? Promise.resolve(this.#askAbout(end)) : this.#store(end);
   }
 
-  /** A person is to say how the call has ended. */
+  /** Asks a person how the call has ended. */
   #askAbout({ text }: UnstoredResult): CallToolResult {
     return { ...this.#leftOpen(), unknownOutcome: text.slice(0, MAX_UNKNOWN_LENGTH).toWellFormed() };
   }
@@ -367,7 +365,7 @@ class ToolCallAttempt {
       source,
       signInId: server.signInId,
       ...pick(this.#input, 'edited', 'onReplaced'),
-      // If its outcome is unknown after the sign-in, these have to agree that it runs again.
+      // If its outcome is unknown after the sign-in, these approvers must agree that it runs again.
       ...(onUnknown?.policy && { policy: votesOf(onUnknown.policy) }),
       ...(onUnknown?.requesters && { requesters: onUnknown.requesters }),
     };
@@ -402,7 +400,7 @@ class ToolCallAttempt {
   }
 }
 
-/** A result without its files, for one that is too large with them. */
+/** A result without its files, if it is too large with them. */
 function textAlone({ outcome, text, files = [], connection }: UnstoredResult): UnstoredResult {
   const note = `[the ${files.length} files of this result were left out: together they are too large to be stored]`;
   return { outcome, text: `${text}\n${note}`, connection };

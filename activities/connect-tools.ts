@@ -11,11 +11,11 @@ import { foundServers } from '../src/tools/toolset.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /**
- * Connects to the agent's MCP servers before the first model call and records which are available. The others are
- * not an error: the record and the model's prompt list them as unavailable.
+ * Connects to the agent's MCP servers before the first model call and records which are available. The others are not
+ * an error: the record and the model's prompt list them as unavailable.
  *
- * An activity of its own where a turn begins with the calls that its input allows: it is retried if its worker is lost
- * while it connects, while a call that runs at most once, and would have to connect first, would have an unknown outcome.
+ * A separate activity if a turn begins with the calls that its input allows: it is retried if its worker is lost while
+ * it connects. A call that runs at most once, and had to connect first, would have an unknown outcome.
  */
 export function createConnectTools({ catalog, toolsets, conversations, bus, log, draining }: Dependencies) {
   return async function connectTools(input: ThreadInput): Promise<Appended> {

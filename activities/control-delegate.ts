@@ -9,11 +9,11 @@ interface StopDelegateInput extends ScheduledBy {
 }
 
 interface ForceDelegateInput extends StopDelegateInput {
-  /** For whom the turn works that has delegated. */
+  /** The creator of the delegating turn. */
   subject: Subject;
 }
 
-/** Has the turn of a delegate answer. */
+/** Forces the turn of a delegate to answer. */
 export function createForceDelegate({ delegator }: Pick<Dependencies, 'delegator'>) {
   return async function forceDelegate({ childSessionId, subject, ...run }: ForceDelegateInput): Promise<void> {
     rejectResetRun(run);

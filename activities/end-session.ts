@@ -5,8 +5,8 @@ import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
 /**
- * Terminates the workflows of a deleted session: its own first, since it could start another turn. Then the session that
- * waits for it is told, and those that work for it are deleted.
+ * Terminates the workflows of a deleted session: its own first, since it could start another turn. Then notifies the
+ * turn that waits for the session, and deletes the sessions that work for it.
  */
 export function createEndSession({ catalog, client, delegator }: Dependencies) {
   return function endSession({ sessionId }: { sessionId: string }): Promise<void> {

@@ -12,17 +12,17 @@ import type { Dependencies } from './dependencies.ts';
 
 type Sources = Pick<Dependencies, 'blobs' | 'catalog' | 'conversations'>;
 
-/** Ends a thread with what it has said. No model is called. */
+/** Ends a thread with its last message: see `lastSaid`. No model is called. */
 export async function endThread(
   call: ModelCall,
   { ends, conversation, signal }: { ends: ThreadEnding; conversation: UnsequencedRecord[]; signal: AbortSignal },
   sources: Sources,
 ): Promise<CallModelResult> {
   const { turnId, sessionId, threadId, subAgent } = call;
-  const said = lastSaid(conversation, threadId);
-  if (!said) throw new Error(`the thread ${threadId} has said nothing`);
-  const records = subAgent ? endWith(said, { ends, subAgent }) : [];
-  const end = { records, ...(!subAgent && { output: said }) };
+  const last = lastSaid(conversation, threadId);
+  if (!last) throw new Error(`the thread ${threadId} has said nothing`);
+  const records = subAgent ? endWith(last, { ends, subAgent }) : [];
+  const end = { records, ...(!subAgent && { output: last }) };
   const { blobs, conversations } = sources;
   const stored = await storeWhileUnavailable(() => offloadResult(end, { blobs, sessionId }), signal);
   await endKernelWith(records, call, sources);
@@ -31,19 +31,19 @@ export async function endThread(
   return { ...stored, stamp, outcome: { status: 'ended' } };
 }
 
-interface Answer {
+interface EndedCall {
   /** The records of the message. */
-  answer: NewRecord[];
+  response: NewRecord[];
   outcome: CallModelResult['outcome'];
   conversation: () => Promise<UnsequencedRecord[]>;
 }
 
-/** The records with which a sub-agent ends after a message; none if it has to go on. */
-export async function endAfter(call: ModelCall, answered: Answer, sources: Sources): Promise<NewRecord[]> {
-  const { answer, outcome, conversation } = answered;
-  const message = answer.find((record) => record.kind === 'model.message');
-  const said = call.subAgent && isSilent(message) ? lastSaid(await conversation(), call.threadId) : undefined;
-  const records = endOfSubAgent(call, answer, outcome, said);
+/** The records with which a sub-agent ends after a message; none if it continues. */
+export async function endAfter(call: ModelCall, ended: EndedCall, sources: Sources): Promise<NewRecord[]> {
+  const { response, outcome, conversation } = ended;
+  const message = response.find((record) => record.kind === 'model.message');
+  const last = call.subAgent && isSilent(message) ? lastSaid(await conversation(), call.threadId) : undefined;
+  const records = endOfSubAgent(call, response, outcome, last);
   await endKernelWith(records, call, sources);
   return records;
 }
@@ -52,7 +52,7 @@ function isSilent(message: ModelMessage | undefined): boolean {
   return message !== undefined && message.content + message.refusal === '' && message.finishReason === 'stop';
 }
 
-/** Frees the memory of the kernel of a sub-agent at once: `endedKernelsReader` does so at the end of the turn in any case. */
+/** Frees the memory of a sub-agent's kernel at once: `endedKernelsReader` does so at the end of the turn anyway. */
 async function endKernelWith(
   records: NewRecord[],
   { sessionId, subAgent }: Pick<ModelCall, 'sessionId' | 'subAgent'>,

@@ -3,14 +3,14 @@ import { pick } from '../src/core/pick.ts';
 import type { UnsequencedRecord } from '../src/core/records/log.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 
-/** The message with which the conversation of the turn's client ends, unless the turn has it already. */
+/** The last message of the conversation that the client has sent, unless the turn has recorded it. */
 export function givenLast(records: UnsequencedRecord[]): GivenMessage | undefined {
   const created = records.find((record) => record.kind === 'turn.created');
   const isDone = records.some((record) => record.kind === 'model.message' && record.isGiven);
   return isDone ? undefined : created?.conversation?.given?.last;
 }
 
-/** A given message as if a model had answered it. */
+/** The chunks of a given message, as if a model had sent it. */
 export async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
   const { toolCalls } = message;
   yield {

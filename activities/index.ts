@@ -23,7 +23,7 @@ export type Activities = ReturnType<typeof createActivities> &
   };
 
 export function createActivities(dependencies: Dependencies) {
-  /** Ends the activity at the turn's deadline, and tells readers that its result follows. */
+  /** Cancels the turn at its deadline, and hints to its readers that the activity's result follows. */
   const ofTurn =
     <I extends { turnId: string; deadline: number }, R>(activity: (input: I) => Promise<R>) =>
     async (input: I): Promise<R> => {

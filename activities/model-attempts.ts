@@ -21,11 +21,11 @@ interface AttemptDetails {
   /** The usage of the first `accounted` attempts, as far as it was reported. */
   usage: Usage;
   accounted: number;
-  /** The model was called for the message, or for the summary that comes first; or its worker was lost, and may have. */
+  /** The model was called for the message or for the summary before it, or may have been by a lost worker. */
   isCalled?: true;
 }
 
-/** The wait between attempts at a provider that fails, unless the provider says how long to wait. */
+/** The wait between attempts at a provider that fails, unless the provider requires a wait. */
 const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
 
@@ -35,10 +35,10 @@ const FALLBACK_AFTER_MS = 10_000;
 /** How many of an agent's tools an error of its model names. */
 const MAX_NAMED_TOOLS = 20;
 
-/** Without a wait of its own, the retry would get that of the policy. */
+/** Without a delay of its own, the retry would get the delay of the retry policy. */
 const FALLBACK_WAIT_MS = 1;
 
-/** The attempts at one message: how they have failed, what they have used, and whether and when there is another one. */
+/** The attempts at one message: how they failed, what they have used, and whether and when there is another one. */
 export class ModelAttempts {
   readonly details: AttemptDetails;
   readonly #metrics: Dependencies['metrics'];
@@ -80,7 +80,7 @@ export class ModelAttempts {
     this.details.usage = addUsage(this.details.usage, usage);
   }
 
-  /** Adds the usage of this attempt, once; undefined: it has none. It counts also if the next attempt discards the message. */
+  /** Adds the usage of this attempt, once; undefined: it has none. It counts even if the next attempt starts again. */
   end(usage: Usage | undefined): void {
     if (this.details.accounted === this.#attempt) return;
     this.details.accounted = this.#attempt;
@@ -118,8 +118,8 @@ export class ModelAttempts {
   }
 
   /**
-   * Which model has failed, how, and what its provider says; with the tools, if it complains of what was sent of them, and
-   * with the wait that it asks for, if that is why the model is not called again. `waitMs`: as planned.
+   * The failed model, the failure and the provider's message; with the names of the tools if the error is about them,
+   * and with the wait that the provider requires if it prevents another attempt. `waitMs`: see `planRetry`.
    */
   reasonOf(
     { failure, status, message, isRetryable, retryAfterMs = 0 }: ModelError,

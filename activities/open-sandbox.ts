@@ -12,8 +12,8 @@ import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 
 /**
- * Says which host has the sandbox of the session. If none has, or if the one that had it is lost, this host gets it: its
- * row in the catalog decides that, so each attempt and each host has the same answer.
+ * Returns the host that has the sandbox of the session. If there is none, or it is lost, this host gets the sandbox.
+ * The row in the catalog decides that, so each attempt and each host has the same result.
  */
 export function createOpenSandbox({
   catalog,
@@ -45,7 +45,7 @@ export function createOpenSandbox({
   };
 }
 
-/** Another host may be able to, and this one later: the turn waits for a minute. */
+/** A host that starts no kernels now may do so later, and another host may: the turn waits for a minute. */
 function isolationOf(host: SandboxHost): SandboxHost['isolation'] {
   try {
     return host.isolation;

@@ -13,25 +13,25 @@ interface Running<R> {
   cancel: () => void;
 }
 
-/** The characters of JSON of the ends that a host remembers: far more than may be repeated at once. */
+/** The limit of the results that a host keeps, in characters of JSON: far more than may be repeated at once. */
 const MAX_REMEMBERED = 64 * 1024 * 1024;
 
 interface Work<R, S> {
   /** Identifies it in the life of the host. */
   key: string;
   /**
-   * Prepares an attempt, which may fail and be repeated; what it returns starts the work, which `signal` interrupts. It
-   * rejects only before it has done anything: then it is started again.
+   * Prepares an attempt; a failure is retried. The returned function starts the work, which `signal` interrupts. It
+   * rejects only before the work has done anything: then the work is started again.
    */
   prepare: (signal: AbortSignal) => Promise<(signal: AbortSignal) => Promise<R>>;
   store: (result: R) => Promise<S>;
-  /** The result if it is cancelled before it has started. */
+  /** The result of work that is cancelled before it has started. */
   notStarted: () => S;
   called?: () => Called;
 }
 
 /**
- * Runs the activities of a host, each of which is started once in the life of the host: an attempt that finds it started
+ * Runs the activities of a host. Each one is started once in the life of the host: an attempt that finds it started
  * waits for its end. So attempts may be lost and repeated, and only the loss of the host makes an outcome unknown.
  */
 export class StartedOnce<R, S extends Appended> {
@@ -49,7 +49,7 @@ export class StartedOnce<R, S extends Appended> {
       if (isCancelled()) this.#running.get(key)?.cancel();
     };
     const stopListening = onAbort(signal, cancel);
-    /** The result of what was started; undefined if it was not. */
+    /** The result of the work; undefined if it was not started. */
     const resultOfStarted = async (): Promise<S | undefined> => {
       const running = this.#running.get(key);
       if (!running) return this.#ended.get(key);
@@ -66,14 +66,14 @@ export class StartedOnce<R, S extends Appended> {
         throw error;
       });
       if (!start) return notStarted();
-      // Another attempt may have come first.
+      // Another attempt may have started the work meanwhile.
       if (!this.#running.has(key) && !this.#ended.has(key)) this.#begin(key, start);
       cancel();
       const result = await resultOfStarted();
       if (!result) throw new Error('what was started has no result');
       return result;
     };
-    /** Attempts that were lost, such as those of a host that was too busy, do not end what runs. */
+    /** Lost attempts, such as those of a busy host, do not end the work. */
     const giveUp = async (attempts: OwnAttempts): Promise<S> => {
       const result = await failUnlessTransient(resultOfStarted);
       if (result) return attempts.addTo(result);

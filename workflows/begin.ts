@@ -39,7 +39,7 @@ import type { StepResult, TurnLog } from './turn-log.ts';
 /** Sinks of the worker; calls to them are not part of the history. */
 export interface SpeculationSinks extends Sinks {
   speculation: {
-    /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
+    /** A command has changed what comes next in the turn. If the turn is held, its threads begin nothing. */
     changed(turnId: string): void;
     /** The turn, which is not held, calls the model for this message. */
     modelCalled(messageId: string): void;
@@ -50,7 +50,7 @@ const { speculation } = proxySinks<SpeculationSinks>();
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
- * would then have records that the workflow does not know.
+ * would then have records that the workflow does not have.
  */
 const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 
@@ -130,13 +130,13 @@ interface BeginOptions {
   steps: CancellationScope;
   /** An activity has ended, and has added these to the log. */
   onEnd: (entries: LogEntry[]) => void;
-  /** The log does not accept an end: a bug, of which the turn ends. */
+  /** The log does not accept an end: a bug, which ends the turn. */
   onError: (error: unknown) => void;
-  /** The host of a cell, which is to be interrupted, has not answered: it is draining, or lost. */
+  /** The host of a cell that is to be interrupted has not responded: it is draining, or lost. */
   onUnreached: (key: string) => void;
 }
 
-/** Begins what is due in a turn, and adds how it has ended to the log. */
+/** Begins what is due in a turn, and adds its end to the log. */
 export function beginner({
   start,
   log,
@@ -146,7 +146,7 @@ export function beginner({
   onError,
   onUnreached,
 }: BeginOptions): (work: Work) => void {
-  /** Those of tools that code has called, by the keys of the calls. */
+  /** The scopes of tools that code has called, by the keys of the calls. */
   const ofCode = new Map<string, CancellationScope>();
   /** @param cancellable the key of the call, if it may be cancelled alone */
   const activity = (scheduled: ScheduledActivity, run: () => Promise<StepResult>, cancellable?: string): void => {
@@ -244,9 +244,9 @@ function callTool(
 }
 
 /**
- * The activities of the host that has the sandbox. It starts a call once, and each further attempt waits for the end of
- * that: only the loss of the host makes an outcome unknown. The host ends a call at its time limit, and knows which of
- * the time it has waited for people.
+ * The activities of the host that has the sandbox. It starts a call once, and each further attempt waits for its end:
+ * only the loss of the host makes an outcome unknown. The host ends a call at its time limit, without the time for
+ * which the call has waited for people.
  */
 function onHost(taskQueue: string | undefined): Pick<Activities, 'callTool' | 'resumeCell'> {
   if (taskQueue === undefined) throw new Error('the sandbox of the session is not open');
@@ -260,7 +260,7 @@ function onHost(taskQueue: string | undefined): Pick<Activities, 'callTool' | 'r
   });
 }
 
-/** Tells the host of a cell to interrupt it, or to begin no calls of it, which it does once: a repetition finds it interrupted, or ended. */
+/** Has the host of a cell interrupt it, or begin no more calls of it. A repetition has no effect. */
 async function interruptCell(input: InterruptCellInput, taskQueue: string | undefined): Promise<void> {
   if (taskQueue === undefined) return;
   const host = proxyActivities<Pick<Activities, 'interruptCell'>>({
@@ -273,8 +273,8 @@ async function interruptCell(input: InterruptCellInput, taskQueue: string | unde
 }
 
 /**
- * Once the turn is to answer, the agents to which it has delegated calls are to answer too. One that has not after the
- * grace period is stopped: what it has written is its answer. The next run of a turn that continues as new begins again.
+ * Forces the agents to answer to which the turn has delegated calls, once it is to answer itself. An agent that has not
+ * answered after the grace period is stopped, and its text so far is its answer. The turn's next run starts again.
  */
 async function force(
   delegate: ScheduledBy & { childSessionId: string },

@@ -49,20 +49,20 @@ export function interceptors(): WorkflowInterceptors {
 }
 
 function turnInterceptors(turnId: string): WorkflowInterceptors {
-  let given: Headers = {};
+  let received: Headers = {};
   let origin: Headers = {};
   let sessionId: string | undefined;
   return {
     inbound: [
       {
         execute: (input, next) => {
-          given = only(PROPAGATED_HEADERS, input.headers);
-          origin = originOf(given, turnId);
+          received = only(PROPAGATED_HEADERS, input.headers);
+          origin = originOf(received, turnId);
           // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the argument of a turn's workflow
           const start = input.args[0] as TurnStart;
           sessionId = start.sessionId;
           const running = next(input);
-          reportEnd(given, start, running);
+          reportEnd(received, start, running);
           return running;
         },
       },
@@ -70,7 +70,7 @@ function turnInterceptors(turnId: string): WorkflowInterceptors {
     outbound: [
       {
         scheduleActivity: (input, next) => next({ ...input, headers: { ...input.headers, ...origin } }),
-        continueAsNew: (input, next) => next({ ...input, headers: { ...input.headers, ...given } }),
+        continueAsNew: (input, next) => next({ ...input, headers: { ...input.headers, ...received } }),
         getLogAttributes: (input, next) => next({ ...input, turnId, sessionId, requestId: requestIdOf(origin) }),
       },
     ],
@@ -87,14 +87,14 @@ function sessionInterceptors(sessionId: string): WorkflowInterceptors {
   /** The headers of an activity that concerns a turn, whichever command or background task schedules it. */
   const withOrigin = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
     const turnId = fieldOf(args, 'turnId');
-    const given = turnId === undefined ? undefined : turns.get(turnId);
-    return { headers: { ...headers, ...(turnId !== undefined && given && originOf(given, turnId)) } };
+    const received = turnId === undefined ? undefined : turns.get(turnId);
+    return { headers: { ...headers, ...(turnId !== undefined && received && originOf(received, turnId)) } };
   };
   /** The headers of a turn that starts. */
   const forChild = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
-    const given = turns.get(fieldOf(args, 'turnId') ?? '');
+    const received = turns.get(fieldOf(args, 'turnId') ?? '');
     const previous = turns.get(fieldOf(args, 'previousTurnId') ?? '')?.[TRACE_HEADER];
-    return { headers: { ...headers, ...given, ...(given && previous && { [PREVIOUS_TRACE_HEADER]: previous }) } };
+    return { headers: { ...headers, ...received, ...(received && previous && { [PREVIOUS_TRACE_HEADER]: previous }) } };
   };
   return {
     inbound: [
@@ -146,9 +146,9 @@ function removalInterceptors(sessionId: string): WorkflowInterceptors {
 }
 
 /** The headers of a turn's activities, whose parent span is the turn's. */
-function originOf(given: Headers, turnId: string): Headers {
-  const { [REQUEST_HEADER]: request } = given;
-  const parent = traceIn(given, TRACE_HEADER);
+function originOf(received: Headers, turnId: string): Headers {
+  const { [REQUEST_HEADER]: request } = received;
+  const parent = traceIn(received, TRACE_HEADER);
   const span = parent && turnContext(parent, turnId);
   return {
     ...(request && { [REQUEST_HEADER]: request }),
@@ -157,11 +157,11 @@ function originOf(given: Headers, turnId: string): Headers {
 }
 
 /** Reports the turn's span to the worker when the turn ends, without delaying the workflow. */
-function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>): void {
-  const parent = traceIn(given, TRACE_HEADER);
+function reportEnd(received: Headers, start: TurnStart, running: Promise<unknown>): void {
+  const parent = traceIn(received, TRACE_HEADER);
   if (!parent) return;
   const { turnId, sessionId, previousTurnId, createdAt } = start;
-  const before = traceIn(given, PREVIOUS_TRACE_HEADER);
+  const before = traceIn(received, PREVIOUS_TRACE_HEADER);
   const previous = before && previousTurnId !== null ? turnContext(before, previousTurnId) : undefined;
   const { traces } = proxySinks<TraceSinks>();
   running.then(

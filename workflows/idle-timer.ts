@@ -30,7 +30,7 @@ export class IdleTimer {
     if (this.#time) this.begin(this.#time.seconds);
   }
 
-  /** Resolves when the idle time is over. Without one it never does. */
+  /** Resolves when the idle time has passed; without one, never. */
   async untilOver(): Promise<void> {
     for (;;) {
       await condition(() => this.#time !== undefined && this.#isAtRest());

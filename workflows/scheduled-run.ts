@@ -5,8 +5,8 @@ import { scheduledForOf, type TriggeredRun } from '../src/core/scheduled-run.ts'
 import { scheduleIdOf } from '../src/core/temporal-names.ts';
 
 /**
- * Reads what the session is to be created with, perhaps files from their URLs, and starts its first turn. Repeated without
- * a limit of its own: the activity gives up when the time for which the run was scheduled is too long ago.
+ * Reads what the session is to be created with, perhaps files from their URLs, and starts its first turn. Retried
+ * without a limit of its own: the activity gives up when the time of the scheduled run is too long ago.
  */
 const { runSchedule } = proxyActivities<Pick<Activities, 'runSchedule'>>({
   startToCloseTimeout: '5 minutes',
@@ -18,8 +18,8 @@ const { runSchedule } = proxyActivities<Pick<Activities, 'runSchedule'>>({
 const SCHEDULED_TIME = defineSearchAttributeKey('TemporalScheduledStartTime', 'DATETIME');
 
 /**
- * Creates the session of a schedule at one of its times, and records what became of it. The schedule is known from the
- * workflow's id: arguments are encrypted for one workflow, and Temporal's schedule would give all of its runs the same.
+ * Creates the session of a schedule at one of its times, and records the result. The schedule is known from the
+ * workflow's id: arguments are encrypted for one workflow, and all runs of a Temporal schedule have the same.
  */
 export async function scheduledRun(triggered?: TriggeredRun): Promise<void> {
   const { workflowId, typedSearchAttributes, startTime } = workflowInfo();

@@ -47,8 +47,8 @@ const { loadSession: reloadSession } = proxyActivities<Pick<Activities, 'loadSes
  * A session, which owns the order of its turns. Every command that changes it is an Update of this workflow. They run
  * one at a time, so two turns never run at once, and answers are checked against the calls that are pending.
  *
- * The workflow of a session that is idle ends. Nothing is lost: the next command starts it again, and it loads its state
- * as after a failure. Otherwise each session would be an open workflow for ever, which every later version has to replay.
+ * The workflow of an idle session ends. Nothing is lost: the next command starts it again, and it loads its state as
+ * after a failure. Otherwise each session would be an open workflow for ever, which every later version replays.
  */
 export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
@@ -216,7 +216,7 @@ class SessionRun {
     );
   }
 
-  /** Begins the next turn of the queue if it may begin. A turn that has closed in the queue is passed over. */
+  /** Begins the next turn of the queue if it may begin. A turn that has closed in the queue is skipped. */
   async #advance(): Promise<void> {
     for (let next = this.#turns.beginNext(); next; next = this.#turns.beginNext()) {
       const { turnId, begin, undo } = next;
@@ -256,7 +256,7 @@ class SessionRun {
         log.error('a turn could not be started', { turnId, error: errorMessage(error) });
         return;
       }
-      // The command is repeated, and a run of the session that this one does not know has executed it.
+      // The command is repeated: another run of the session, whose state this one does not have, has executed it.
       const seen = await this.#inspect(turnId).catch(() => undefined);
       if (seen) this.#adopt(seen);
     }

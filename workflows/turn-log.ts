@@ -17,13 +17,13 @@ import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { CommandEvent } from '../src/core/turn-command.ts';
 import { causeOf, errorMessage } from './errors.ts';
 
-/** The characters of JSON of the results of hosts in an input: the history has them once more for each thread it tells. */
+/** The limit of the results of hosts in an input, in characters of JSON: the history has a copy per thread's input. */
 const MAX_HOST_RESULTS = 2048;
 
 /** The result of an activity that adds to the log. */
 export type StepResult = Omit<Extract<ActivityResult, { how: 'completed' }>, 'how'>;
 
-/** The log of a turn as its workflow keeps it: the state that its readers have, fed with what their histories will have. */
+/** The log of a turn in its workflow: the state that its readers have, fed with the events that they will read. */
 export class TurnLog {
   readonly state = new Turn();
   readonly actions: TurnActions;
@@ -33,7 +33,7 @@ export class TurnLog {
   readonly #results: StampedResult[];
   /** The activities that kernel hosts run. */
   readonly #ofHosts = new Set<number>();
-  /** The results of those, as far as they are small and some thread's next model call is told of them. */
+  /** The results of these activities, if they are small, for the inputs of the threads' next model calls. */
   #hostResults: HostResult[] = [];
 
   constructor(start: TurnStart) {
@@ -71,18 +71,18 @@ export class TurnLog {
     return entries;
   }
 
-  /** No worker caches what the log adds without a result: with an empty stamp, the next model call reads the history. */
+  /** No worker caches records that the log gets without a result: an empty stamp makes model calls read the history. */
   #noteRecords(after: number, stamp = ''): void {
     if (stamp !== '' || this.state.ordinal > after) this.#results.push({ stamp, after });
   }
 
-  /** The last results are kept whose sum is small. */
+  /** Keeps the last results whose total size is small. */
   #noteHostResult(result: HostResult): void {
     this.#hostResults.push(result);
     while (JSON.stringify(this.#hostResults).length > MAX_HOST_RESULTS) this.#hostResults.shift();
   }
 
-  /** What is known of a thread's next model call. */
+  /** The results that the input of a thread's next model call lists. */
   next(threadId: string): NextModelCall {
     const recent = this.#since(this.state.thread(threadId).read).map(({ stamp }) => stamp);
     const ofHosts = this.#hostResults.filter(({ stamp }) => recent.includes(stamp));
@@ -93,7 +93,7 @@ export class TurnLog {
   get open(): Open & Pick<TurnContinuation, 'results'> {
     const { open } = this.state;
     if (!open) throw new Error('a run that has started has a state');
-    // Its sub-agents have begun with what it has read, or later.
+    // Its sub-agents have begun with the records that it has read, or later.
     return { ...open, results: this.#since(this.state.thread(ROOT_THREAD).read) };
   }
 
@@ -108,13 +108,13 @@ function isOfHost({ name, input }: ScheduledActivity): boolean {
   return name === 'openSandbox' || name === 'resumeCell' || (name === 'callTool' && runsInSandbox(input));
 }
 
-/** What an activity without a result has ended with. */
+/** How an activity without a result has ended. */
 function failureOf(error: unknown): Exclude<ActivityResult, { how: 'completed' }> {
-  // Only the history knows whether a cancelled one had started; that decides nothing here.
+  // Only the history contains whether a cancelled activity had started; that decides nothing here.
   if (isCancellation(error)) return { how: 'cancelled', started: true };
   const cause = causeOf(error);
   if (!(cause instanceof TimeoutFailure)) return { how: 'failed', message: errorMessage(cause) };
-  // The failure of the attempt before is its cause: of that, `cause.cause` has nothing.
+  // If an earlier attempt failed, `cause.failure` has its failure as the cause; `cause.cause` does not.
   const isUnstarted = cause.timeoutType === 'SCHEDULE_TO_START' && !cause.failure?.cause;
   return { how: 'timed_out', ...(isUnstarted && { isUnstarted }) };
 }

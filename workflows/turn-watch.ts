@@ -110,7 +110,7 @@ export class TurnWatch {
     });
   }
 
-  /** Finds out whether a running turn has ended. */
+  /** Checks whether a running turn has ended. */
   async reconcile(turnId: string): Promise<void> {
     const { sessionId, runs, neverBegan } = this.#options;
     if (!runs(turnId)) return;
@@ -118,7 +118,7 @@ export class TurnWatch {
     try {
       seen = await inspectTurn({ sessionId, turnId });
     } catch (error) {
-      log.warn('the turn of a session could not be inspected; it will be retried', {
+      log.warn('the turn of a session could not be inspected; retrying', {
         turnId,
         error: errorMessage(error),
       });
@@ -154,7 +154,7 @@ export class TurnWatch {
     const result = await closed.catch(() => undefined);
     this.#children.delete(turnId);
     this.#options.closed(turnId);
-    // It has closed in the queue. The worker that was told of its cancellation may have been lost before.
+    // It has closed in the queue. The worker that was notified of its cancellation may have been lost before.
     if (!this.#options.runs(turnId)) archive.turnEnded(turnId);
     if (result) {
       this.#ended(turnId, result.status === 'done' ? result : NOTHING);
@@ -166,12 +166,12 @@ export class TurnWatch {
   }
 
   /**
-   * Polls a turn that this run did not start: only its parent run is notified when it closes. The next turn of the queue
-   * waits for it, so the first polls come early.
+   * Polls a turn that this run did not start: only its parent run is notified when it closes. The next turn of the
+   * queue waits for it, so the first polls come early.
    */
   async #poll(turnId: string): Promise<void> {
-    const isOver = () => !this.#options.runs(turnId);
-    for (let wait = FIRST_POLL_MS; !(await condition(isOver, wait)); wait = Math.min(2 * wait, MAX_POLL_MS)) {
+    const hasEnded = () => !this.#options.runs(turnId);
+    for (let wait = FIRST_POLL_MS; !(await condition(hasEnded, wait)); wait = Math.min(2 * wait, MAX_POLL_MS)) {
       await this.reconcile(turnId);
     }
   }

@@ -26,9 +26,9 @@ import { TurnLog } from './turn-log.ts';
 /** Sinks of the worker; calls to them are not part of the history. */
 export interface TurnSinks extends Sinks {
   turns: {
-    /** The turn cancels its activities, which hear of it with their next heartbeat. */
+    /** The turn cancels its activities, which are notified with their next heartbeat. */
     cancelling(turnId: string): void;
-    /** The same for a few of them: the turn goes on. */
+    /** The same for a few activities: the turn continues. */
     cancellingCalls(turnId: string): void;
     /** The log grows without the result of an activity: commands were recorded, or the turn ends. */
     growing(turnId: string): void;
@@ -36,9 +36,9 @@ export interface TurnSinks extends Sinks {
 }
 
 /**
- * Brings the catalog up to an entry of a running turn's log: at each pause, question and decision, for people, lists and
- * webhooks; after a continue-as-new, before Temporal deletes the previous run. Retried while the turn lasts. Its end is
- * archived by the session's worker.
+ * Archives a running turn's log up to an entry: at each pause, question and decision, for people, lists and webhooks;
+ * after a continue-as-new, before Temporal deletes the previous run. Retried while the turn lasts. Its end is archived
+ * by the session's worker.
  */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   startToCloseTimeout: '10 minutes',
@@ -85,15 +85,15 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
   /** The catalog is brought up to the end of the current task. */
   let isArchiveDue = false;
   let bug: unknown;
-  /** The host of a cell that was to be interrupted has not answered. */
+  /** The host of a cell that was to be interrupted has not responded. */
   let isUnreached = false;
   setHandler(commandTurn, (command) => {
     inbox.push(command);
   });
   setHandler(cancelTurn, (why) => {
-    // The worker that runs an activity does not know that the turn was paused since.
+    // The worker that runs an activity is not notified of later pauses of the turn.
     const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
-    // It accepts no commands that arrive later.
+    // The turn accepts no commands that arrive later.
     if (why !== 'server-execution-timeout') inbox.push({ type: 'cancelled' });
     else if (!isOverdue) return;
     stop(why);
@@ -136,7 +136,7 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
     const entries = log.taskEnded(now, commands);
     if (entries.length > 0) turns.growing(turnId);
     if (actions.isHeld !== wasHeld || commands.some(({ type }) => type !== 'answer')) speculation.changed(turnId);
-    // The inbox, lists, limits and webhooks are told what waits, what was decided, and whether the turn is paused.
+    // The inbox, lists, limits and webhooks depend on what waits, what was decided, and whether the turn is paused.
     const isNews = isArchiveDue || entries.some(({ record }) => record.kind !== 'user.steered');
     isArchiveDue = false;
     if (isNews) archiveTurn({ turnId, sessionId, through: log.state.ordinal }).catch(() => undefined);
@@ -155,9 +155,9 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
     actions.isUnsettled(Date.now());
 
   async function untilEnd(): Promise<ThreadResult> {
-    // What is due may have waited in the run before.
+    // Calls that have waited since the previous run may be due.
     alarm.set();
-    // No request is waiting to move it from the queue to the turns in the index.
+    // No request is in progress that would move it from the queue to the turns in the index.
     if (begun && !carry) archiveTurn({ turnId, sessionId, through: 0 }).catch(() => undefined);
     if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
     for (;;) {
@@ -204,8 +204,8 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
 
 /**
  * Resolves at the end of the current workflow task, when all that follows from its jobs is done. The SDK evaluates a
- * condition when it is created, after each job of an activation, and after the last job whenever no microtask is left. One
- * that is created in a microtask meets no job, so its second evaluation is the one at the end.
+ * condition when it is created, after each job of an activation, and after the last job whenever no microtask is left.
+ * A condition that is created in a microtask meets no job, so its second evaluation is the one at the end.
  */
 async function microtasksDone(): Promise<void> {
   let evaluations = 0;
@@ -235,8 +235,8 @@ async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
 }
 
 /**
- * Continues a turn as new. A run that results from an operator's reset tells the next one, whose activities are rejected
- * and whose log is not read: a new run id alone says nothing of the reset.
+ * Continues a turn as new. A run that results from an operator's reset passes that on to the next one, whose activities
+ * are rejected and whose log is not read: a new run id alone does not show the reset.
  */
 function continueTurn(next: TurnStart): Promise<never> {
   const { runId, originalExecutionRunId } = workflowInfo();

@@ -11,13 +11,13 @@ import { outcomeText, unsuccessfulResponse, waitingAfter } from './tool-records.
 
 /** What follows from the end of an activity of a turn, or from the lack of one. */
 
-/** What a call waits for whose activity has ended without a result. */
+/** What a call waits for after its activity has ended without a result. */
 export function waitingAfterEnd(activity: ScheduledActivity, end: ActivityResult): PendingCall | undefined {
   if (activity.name !== 'callTool' || end.how === 'cancelled') return undefined;
   return waitingAfter(activity.input, end.how === 'completed' ? end : 'lost');
 }
 
-/** The records that stand for an activity of a thread which has failed; with its model call, a sub-agent ends, too. */
+/** The records for a failed activity of a thread. A sub-agent whose model call has failed ends, too. */
 export function recordsOfFailure(
   activity: Exclude<ScheduledActivity, { name: 'openSandbox' | 'resumeCell' }>,
   end: Exclude<ActivityResult, { how: 'completed' }>,
@@ -29,11 +29,11 @@ export function recordsOfFailure(
       return [];
     case 'callModel': {
       const isCancelled = end.how === 'cancelled';
-      const answer = unansweredCall(activity.input, isCancelled ? 'cancelled' : 'error');
-      if (!subAgent) return answer;
+      const records = unansweredCall(activity.input, isCancelled ? 'cancelled' : 'error');
+      if (!subAgent) return records;
       const message = end.how === 'failed' ? end.message : 'its model call was lost';
       const failed = { at, end: { status: 'error' as const, message }, answer: failureText(message), isCancelled };
-      return [...answer, ...endOfThread(subAgent, failed)];
+      return [...records, ...endOfThread(subAgent, failed)];
     }
     case 'callTool': {
       if (runsInSandbox(activity.input)) return [lostInSandbox(activity.input, end, at)];
@@ -53,7 +53,7 @@ export function unansweredCall(input: ScheduledInput<'callModel'>, finishReason:
   return input.ends ? [] : emptyResponse(input, finishReason, UNREPORTED);
 }
 
-/** Adds the last message of a thread that is done to the record of its end, which directly follows it, unless that has one. */
+/** Adds to the end of each thread that is done its last message, the record directly before it, unless it has one. */
 export function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
   return records.map((record, i) => {
     const output = records[i - 1];
@@ -63,9 +63,9 @@ export function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
 }
 
 /**
- * The outcome of a call whose activity failed: `callTool` returns every outcome that it knows. Without a result, the
- * outcome is certain only for a tool that may run twice, and for a call that never reached a worker. A call that
- * continues with an answer of the user, or runs again, has reached one before.
+ * The outcome of a call whose activity failed: `callTool` returns every known outcome. Without a result, the outcome is
+ * certain only for a tool that may run twice, and for a call that never reached a worker. A call that continues with an
+ * answer of the user, or runs again, has reached a worker before.
  */
 function outcomeOfFailure(
   { effect, isContinued }: { effect: 'retry' | 'once' | undefined; isContinued: boolean },

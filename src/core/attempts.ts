@@ -10,7 +10,7 @@ import type { AppendingActivity, CallModelResult } from './history.ts';
  */
 type AttemptOutcome = 'completed' | 'failed' | 'lost' | 'taken_over' | 'cancelled';
 
-/** What clients call the activities of a turn. */
+/** The names of a turn's activities for clients. */
 export const ACTIVITY_KINDS = {
   callModel: 'model_call',
   callTool: 'tool_call',
@@ -19,7 +19,7 @@ export const ACTIVITY_KINDS = {
   resumeCell: 'run_code',
 } as const satisfies Record<AppendingActivity, string>;
 
-/** What an attempt has called, as far as it came to that. */
+/** What an attempt has called; empty if it has called nothing yet. */
 export interface Called {
   /** The provider of the model, by its name on this server. */
   provider?: string;
@@ -49,22 +49,22 @@ export interface Attempt extends Called {
   reason?: string;
 }
 
-/** An activity of a turn that has ended, with the attempts that it took: only a history knows it. */
+/** An activity of a turn that has ended, with its attempts. Only a history contains these facts. */
 export interface EndedActivity {
   name: AppendingActivity;
   threadId: string;
   /** The call that `callTool` runs. */
   toolCallId?: string;
-  /** The message that `callModel` is to give. */
+  /** The message that `callModel` is to return. */
   messageId?: string;
   scheduledAt: string;
-  /** In their order, the first ones and the last ones if there were too many; none if no worker has begun it. */
+  /** In their order, the first one and the last ones if there were too many; none if no worker has begun it. */
   attempts: Attempt[];
-  /** What came of a model call, if it has a result: see `outcome` of `CallModelResult`. */
+  /** The status of a model call that has a result: see `outcome` of `CallModelResult`. */
   status?: CallModelResult['outcome']['status'];
 }
 
-/** What only a history knows of the end of an activity. It reaches the records of the log, and decides nothing. */
+/** Facts of an activity's end that only a history contains. They become part of log records, and decide nothing. */
 export interface EndFacts {
   /** The attempts that the activity has reported, the last one without its times. */
   reported?: Attempt[];
@@ -72,7 +72,7 @@ export interface EndFacts {
   failure?: string;
 }
 
-/** What only a history knows of the begin of an activity's last attempt. */
+/** Facts of the start of an activity's last attempt that only a history contains. */
 export interface BeginFacts {
   /** From 1. */
   number: number;
@@ -85,7 +85,7 @@ export interface BeginFacts {
 /** How many attempts of an activity are kept: the first one, and the last ones. With long names they take 7 KB. */
 const MAX_ATTEMPTS = 10;
 
-/** Inside a JSON string. */
+/** The longest `reason` of an attempt, in bytes inside a JSON string. */
 export const MAX_REASON_BYTES = 160;
 
 /** The attempts of an activity that are kept. */
@@ -94,7 +94,7 @@ export function boundedAttempts(attempts: Attempt[]): Attempt[] {
   return first && attempts.length > MAX_ATTEMPTS ? [first, ...attempts.slice(1 - MAX_ATTEMPTS)] : attempts;
 }
 
-/** What is known of the attempts of an activity that runs, the last one of which has begun, or is to begin. */
+/** The known attempts of a running activity, the last of which has begun or is about to. */
 export function attemptsSoFar(
   { number, at: startedAt, worker, before }: Omit<BeginFacts, 'at'> & { at?: string },
   reported: readonly Attempt[],
@@ -109,7 +109,7 @@ export function attemptsSoFar(
   ]);
 }
 
-/** All that is known of the attempts of an activity which has ended at `at`. */
+/** The known attempts of an activity that ended at `at`. */
 export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: string): Attempt[] {
   const { reported = [], outcome, failure } = end;
   if (!begun) return reported;
@@ -120,7 +120,7 @@ export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: str
   });
 }
 
-/** An attempt at a call of a turn has failed, and is repeated: for those who watch, since the log has it only with the call. */
+/** An attempt at a call of a turn has failed, and is repeated. For live readers: the log has it only with the call. */
 export interface RetryNotice extends Pick<EndedActivity, 'threadId' | 'toolCallId' | 'messageId'> {
   /** The event's id. */
   id: string;
@@ -132,7 +132,7 @@ export interface RetryNotice extends Pick<EndedActivity, 'threadId' | 'toolCallI
 
 /** Why an activity is repeated. */
 export interface Retrying {
-  /** When its first attempt ended, as far as that is known. */
+  /** When its first attempt ended, if that is known. */
   since: string;
   /** The provider of the model, or the MCP server, that the last attempt has called. */
   provider?: string;

@@ -3,7 +3,7 @@ import type { Subject } from './subject.ts';
 
 /**
  * A sign-in that a turn has requested has ended: it was granted or declined, another one has given access to the same
- * server, or its link has ended. What has waited for it is tried again, and finds out which.
+ * server, or its link has ended. The calls that have waited for it are tried again, which shows the outcome.
  */
 export interface SignInCommand {
   type: 'sign_in';
@@ -25,7 +25,7 @@ interface State {
  */
 export class AwaitedSignIns {
   readonly #threads: Map<string, Set<string>>;
-  /** Of several threads that request the same sign-in, one may do so after it has ended. */
+  /** If several threads request the same sign-in, one of them may do so after it has ended. */
   readonly #ended: Set<string>;
 
   constructor({ threads, ended }: State = { threads: [], ended: [] }) {
@@ -59,7 +59,7 @@ export class AwaitedSignIns {
     }
   }
 
-  /** No thread waits any more: its model is called without the servers. */
+  /** Ends the wait of all threads: their models are called without the servers. */
   giveUp(): void {
     this.#threads.clear();
   }

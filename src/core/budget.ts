@@ -5,8 +5,8 @@ export const BUDGET_KINDS = ['tokens', 'usd', 'steps', 'seconds'] as const;
 type BudgetKind = (typeof BUDGET_KINDS)[number];
 
 /**
- * Amounts of a budget: tokens of input and output, USD, model calls, and the time for which turns work. A limit that is
- * absent does not limit; of what was spent, `usd` is absent if the price of a model is unknown.
+ * Amounts of a budget: tokens of input and output, USD, model calls, and the time for which turns work. An absent limit
+ * does not limit. In a spent amount, `usd` is absent if the price of a model is unknown.
  */
 export type BudgetAmounts = { [Kind in BudgetKind]?: number };
 
@@ -25,14 +25,14 @@ export interface BudgetReport {
   spent: BudgetAmounts;
 }
 
-/** What a turn has used, after it has worked for so many milliseconds. */
+/** What a turn has used after `workedMs` milliseconds of work. */
 export function spentBy({ usage, modelCalls }: TurnTotals, workedMs: number): BudgetAmounts {
   const tokens = usage.inputTokens + usage.outputTokens;
   const usd = usage.costInUsd ?? (tokens === 0 ? 0 : undefined);
   return { tokens, ...(usd !== undefined && { usd }), steps: modelCalls, seconds: workedMs / 1000 };
 }
 
-/** What was spent of an unknown price may be anything, so it reaches any limit. */
+/** The kinds whose limits are reached. An unknown amount reaches any limit. */
 export function reachedKinds(limit: BudgetAmounts, spent: BudgetAmounts): BudgetKind[] {
   return BUDGET_KINDS.filter((kind) => (spent[kind] ?? Infinity) >= (limit[kind] ?? Infinity) && kind in limit);
 }
@@ -41,7 +41,7 @@ export function isReached({ limit, spent }: Pick<BudgetReport, 'limit' | 'spent'
   return reachedKinds(limit, spent).length > 0;
 }
 
-/** The limits, with those that `given` raises. What is not limited stays so, and no limit is lowered. */
+/** The limits, raised to those of `given`. No limit is added or lowered. */
 export function raised(limit: BudgetAmounts, given: BudgetAmounts): BudgetAmounts {
   return Object.fromEntries(
     BUDGET_KINDS.flatMap((kind) => {
@@ -67,7 +67,7 @@ export function leftOf(limit: BudgetAmounts, spent: BudgetAmounts, now: number):
   return { ...left, ...(seconds !== undefined && { untilMs: now + (seconds - (spent.seconds ?? 0)) * 1000 }) };
 }
 
-/** Whether nothing is left after `totals` more. */
+/** Whether the budget is used up after `totals` more. */
 export function isUsedUp({ untilMs = Infinity, ...left }: BudgetLeft, totals: TurnTotals, now: number): boolean {
   return now >= untilMs || isReached({ limit: left, spent: spentBy(totals, 0) });
 }

@@ -19,7 +19,7 @@ import { endingOf } from './tasks.ts';
 import { callKey, onReplacedOf } from './tool-records.ts';
 import type { TurnActions } from './turn-actions.ts';
 
-/** A turn that runs, as far as it decides the inputs of its activities. */
+/** The parts of a running turn that determine the inputs of its activities. */
 export interface RunningTurn {
   start: TurnStart;
   actions: TurnActions;
@@ -27,12 +27,12 @@ export interface RunningTurn {
   guard: ScheduledBy;
 }
 
-/** The input of an activity that needs to know no more than its thread. */
+/** The input of an activity that depends on nothing but its thread. */
 export function threadInput(turn: RunningTurn, threadId: string): ThreadInput {
-  return { ...placeOf(turn, threadId), ...turn.guard };
+  return { ...commonInput(turn, threadId), ...turn.guard };
 }
 
-/** The input of the activity with which the cell of a code thread goes on. */
+/** The input of the activity that resumes the cell of a code thread. */
 export function resumeCellInput(turn: RunningTurn, threadId: string, now: number): ResumeCellInput {
   const thread = turn.log.thread(threadId);
   const { agent } = thread;
@@ -41,9 +41,9 @@ export function resumeCellInput(turn: RunningTurn, threadId: string, now: number
   const call = turn.log.thread(cell.threadId).calls.get(cell.toolCallId);
   const isInterrupted = call?.isInterrupted === true || turn.actions.isForced;
   const waitedMs = turn.actions.pauses.waitedMs - thread.waitedMs;
-  const place = { ...placeOf(turn, threadId), cell };
+  const common = { ...commonInput(turn, threadId), cell };
   const waited = waitedMs > 0 && { waitedMs };
-  return { ...place, ...resumption(thread, { isInterrupted }), ...waited, ...callsUntil(turn, now), ...turn.guard };
+  return { ...common, ...resumption(thread, { isInterrupted }), ...waited, ...callsUntil(turn, now), ...turn.guard };
 }
 
 /** How long the host of a cell may begin calls itself. */
@@ -73,13 +73,13 @@ export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInp
   const idleMs = actions.budget.idleUntil(now);
   const calls = countedSteps(thread) + 1;
   const count = agent ? undefined : calls;
-  // What was recorded with the start does not change the call that it has begun.
+  // A command that was recorded with the start does not change the call that the start has begun.
   const isForced = actions.isForced && !begins;
   const ends = endingOf(thread, start);
-  const place = { turnId, sessionId, ...planOf(turn, call), step, recent, ...(ofHosts && { ofHosts }), ...guard };
-  if (ends) return { ...place, ends };
+  const common = { turnId, sessionId, ...planOf(turn, call), step, recent, ...(ofHosts && { ofHosts }), ...guard };
+  if (ends) return { ...common, ends };
   return {
-    ...place,
+    ...common,
     // A task ends after the tools of its last call.
     ...(!agent?.isTask &&
       calls >= (agent?.iterations ?? Math.min(limits.iterations, limits.rounds ?? Infinity)) && { isLast: true }),
@@ -106,7 +106,7 @@ function planOf({ start, log }: RunningTurn, { threadId, newMessage }: ModelCall
   };
 }
 
-/** Before the root agent's first message no server is connected; after a sign-in the log says which ones are now. */
+/** Whether a call records its servers: none is connected before the root agent's first message; a sign-in adds some. */
 function connectsServers({ hasServers }: TurnStart, { agent, steps, refused, isConnected }: Thread): boolean {
   if (agent || !hasServers || refused !== steps) return false;
   return refused > 0 || !isConnected;
@@ -117,14 +117,14 @@ export function callToolInput(turn: RunningTurn, call: Call, now: number): CallT
   const { threadId, toolCallId, source, edited, answered, signInId, unknownOutcome, policy, requesters } = call;
   if (!source) throw new Error(`${callKey(call)} is answered by another thread`);
   const { input, resumes } = turn.start;
-  // A turn repeats its own requests.
+  // A turn may repeat the sign-in requests of its own calls.
   const isResumed = resumes?.pending.some((one) => callKey(one) === callKey(call)) ?? false;
   const mayRepeat = !isResumed || mayRepeatSignIns(input);
-  // What a kernel has lost cannot be run again.
+  // A call whose kernel was lost cannot be run again.
   const asksIfUnknown = source.run?.effect === 'once' && !runsInSandbox(call) && turn.log.mayAskIfUnknown;
   const onReplaced = onReplacedOf(call);
   return {
-    ...placeOf(turn, threadId),
+    ...commonInput(turn, threadId),
     toolCallId,
     source,
     ...(edited && { edited }),
@@ -138,7 +138,7 @@ export function callToolInput(turn: RunningTurn, call: Call, now: number): CallT
   };
 }
 
-function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ThreadInput, keyof ScheduledBy> {
+function commonInput({ start, log }: RunningTurn, threadId: string): Omit<ThreadInput, keyof ScheduledBy> {
   const { agent } = log.thread(threadId);
   // Code has the rights of the agent that has written it.
   const author = agent?.code ? log.thread(agent.parent.threadId).agent : agent;

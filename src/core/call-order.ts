@@ -8,23 +8,23 @@ export interface CallOrder {
   isReadOnly?: true;
 }
 
-/** What runs the code of a thread, one call after the other. The ids of servers differ from it. */
+/** The `server` of calls that the kernel of a thread runs, one after the other. No server has this id. */
 export const KERNEL = 'kernel';
 
-/** A call of a message, as far as it determines the order. */
+/** The fields of a call that determine the order. */
 interface OrderedCall {
   source: Pick<CallSource, 'index'> & { run?: { order?: CallOrder } };
 }
 
 /**
- * Those of `open`, the calls of one message without a result, that may not begin yet: an earlier one has the same server,
- * and one of the two is not read-only.
+ * The calls in `open`, the calls of one message without a result, that may not begin yet: an earlier call has the same
+ * server, and one of the two is not read-only.
  * @param ends whether a call that may begin gets its result before any other call begins; default: none does. With it,
- *   the calls are returned that are held until one of the others has a result.
+ *   returns the calls that wait until one of the others has a result.
  */
 export function heldCalls<C extends OrderedCall>(open: readonly C[], ends = (_call: C): boolean => false): Set<C> {
   const held = new Set<C>();
-  /** What the earlier calls of each server let begin. */
+  /** By server, which calls may begin beside its earlier ones. */
   const behind = new Map<string, 'reads' | 'nothing'>();
   const ordered = open.flatMap((call) => {
     const { index, run } = call.source;
@@ -44,11 +44,11 @@ export function asks(route: ToolRoute): boolean {
   return route.to === 'client' || (route.to === 'server' && route.approval);
 }
 
-/** Those of the calls of a message, in their order, that are held by one that asks, and so wait as long as that. */
+/** The calls of a message, in order, that wait behind a call that asks, and so for as long as that one. */
 export function heldByAsking<C extends { route: ToolRoute }>(calls: readonly C[]): Set<C> {
-  const placed = calls.map((call, index) => {
+  const positioned = calls.map((call, index) => {
     const { route } = call;
     return { call, source: { index, ...(route.to === 'server' && { run: route }) } };
   });
-  return new Set([...heldCalls(placed, ({ call }) => !asks(call.route))].map(({ call }) => call));
+  return new Set([...heldCalls(positioned, ({ call }) => !asks(call.route))].map(({ call }) => call));
 }

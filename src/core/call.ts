@@ -17,14 +17,14 @@ import { countVotes, type Vote } from './votes.ts';
 /** The answer to a server's question that no person is asked. */
 export const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
 
-/** A tool call of a thread's last message. It has the fields of a {@link PendingCall} that are known of it. */
+/** A tool call of a thread's last message. It has the known fields of a {@link PendingCall}. */
 export interface Call extends CallKey, Partial<Omit<PendingCall, keyof CallKey>> {
   /**
    * - `ready`: it is to run: it needs no approval, was approved, its server's question was answered, or its sign-in has
    *   ended.
    * - `running`: its activity has begun.
-   * - `delegated`: a sub-agent answers it, in its own thread, or another agent in its own session.
-   * - `new`: it waits, and the log does not say so yet.
+   * - `delegated`: a sub-agent works on it in its own thread, or another agent in its own session.
+   * - `new`: it waits, and no record of the log requests the answer yet.
    * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
    * - `settled`: it has a result.
    */
@@ -33,7 +33,7 @@ export interface Call extends CallKey, Partial<Omit<PendingCall, keyof CallKey>>
   hasBegun?: true;
   /** The rule by which a decision on it is remembered: see `ruleFor`. */
   rule?: string;
-  /** When the log asked for the answer: milliseconds since 1970. */
+  /** When a record requested the answer: milliseconds since 1970. */
   askedAt?: number;
   isEscalated?: true;
   /** How many hosts were lost before they could begin it. */
@@ -43,7 +43,7 @@ export interface Call extends CallKey, Partial<Omit<PendingCall, keyof CallKey>>
   votes: Vote[];
 }
 
-/** A turn that resolves what waits on the one before. */
+/** A turn that resolves the pending calls of the previous one. */
 type ResolvingTurn = Pick<TurnStart, 'input' | 'createdAt'>;
 
 /** A call that waits, or has waited. */
@@ -63,7 +63,7 @@ export function isCell({ source }: Pick<Call, 'source'>): boolean {
   return source?.run?.order?.server === KERNEL && source.run.effect === 'once';
 }
 
-/** Calls that do not run end. @param text what is said of those that have not begun */
+/** Ends calls that do not run. @param text the result of the calls that have not begun */
 export function settleCalls(calls: readonly Call[], text: string, at: string): UnsequencedRecord[] {
   return calls.map((call) => {
     call.state = 'settled';
@@ -82,13 +82,13 @@ export function askedCall(pending: PendingCall, more: Partial<Call> = {}): Call 
   return { state: 'new', ...pending, ...(hasBegun(pending) && { hasBegun: true }), votes: [], ...more };
 }
 
-/** What the log and the next turn are told of a call that waits. */
+/** The fields of a waiting call for the log and for the next turn. */
 export function pendingOf(call: AskedCall): PendingCall {
   const { state: _, hasBegun: __, rule: ___, askedAt: ____, isEscalated: _____, votes: ______, ...pending } = call;
   return pending;
 }
 
-/** What a call without a result leaves to the next turn; undefined for one that another thread answers. */
+/** The pending call that a call without a result leaves to the next turn; undefined if another thread works on it. */
 export function pendingLeft(call: Call): PendingCall | undefined {
   if (isUnanswered(call)) return isAsked(call) ? pendingOf(call) : undefined;
   const { source } = call;
@@ -96,8 +96,8 @@ export function pendingLeft(call: Call): PendingCall | undefined {
 }
 
 /**
- * How the input of a turn resolves a pending call. One that it need not answer runs with any input, unless code does not
- * wait for it any more.
+ * How the input of a turn resolves a pending call. A call that needs no answer runs with any input. A call that code no
+ * longer waits for has expired.
  */
 export function resolutionOf(
   call: CallKey & Pick<PendingCall, 'needs'> & Partial<Pick<PendingCall, 'action'>>,
@@ -125,16 +125,16 @@ export function resumedCall(call: PendingCall, turn: ResolvingTurn): Call | unde
   return askedCall(call, { state: 'ready', ...(edited && { edited }) });
 }
 
-/** Those of a thread's calls that may begin: none that waits holds them. */
+/** The ready calls of a thread that may begin: no earlier call without a result blocks them. */
 export function readyOf(calls: Iterable<Call>): Call[] {
-  const open = [...calls].filter(({ state }) => state !== 'settled').flatMap(placed);
+  const open = [...calls].filter(({ state }) => state !== 'settled').flatMap(withSource);
   const held = heldCalls(open);
   return open.filter((one) => one.call.state === 'ready' && !held.has(one)).map(({ call }) => call);
 }
 
-/** Those of a thread's calls, in their order, that have not begun because they are behind one that waits. */
+/** The calls of a thread, in order, that have not begun because an earlier one waits for an answer. */
 export function behindWaiting(calls: Iterable<Call>): Call[] {
-  const all = [...calls].flatMap(placed);
+  const all = [...calls].flatMap(withSource);
   const holding = all.filter(({ call }) => isUnanswered(call));
   const behind: typeof all = [];
   for (const one of all.toSorted((a, b) => a.source.index - b.source.index)) {
@@ -144,8 +144,8 @@ export function behindWaiting(calls: Iterable<Call>): Call[] {
   return behind.map(({ call }) => call);
 }
 
-/** A call with its place; empty for one that another thread answers. */
-function placed(call: Call): { call: Call; source: CallSource }[] {
+/** A call with its position in its message; empty for one that another thread works on. */
+function withSource(call: Call): { call: Call; source: CallSource }[] {
   return call.source ? [{ call, source: call.source }] : [];
 }
 

@@ -8,8 +8,8 @@ import type { Thread, Threads } from './threads.ts';
 import { callKey, outcomeText, unsuccessfulResponse } from './tool-records.ts';
 
 /**
- * A cell is a thread whose model is a program: its messages are the calls that the code has made together, and instead of
- * a model call, `resumeCell` gives their results to the code, which runs until it makes the next ones, or ends.
+ * A cell is a thread whose model is a program: its messages are the calls that the code has made together, and instead
+ * of a model call, `resumeCell` passes their results to the code, which runs until it makes the next ones, or ends.
  */
 export function isCode({ agent }: Pick<Thread, 'agent'>): boolean {
   return agent?.code !== undefined;
@@ -17,14 +17,14 @@ export function isCode({ agent }: Pick<Thread, 'agent'>): boolean {
 
 /**
  * The tools that may be called now. The calls of a message begin when people have decided on all of them: only then it
- * is checked that the code still waits. Commands are not among them: the cell runs them itself when it goes on.
+ * is checked that the code still waits. Commands are not among them: the cell runs them itself when it resumes.
  */
 export function readyOfCode(calls: Iterable<Call>): Call[] {
   const all = [...calls];
   return all.some(isUnanswered) ? [] : readyOf(all).filter((call) => !runsInSandbox(call));
 }
 
-/** The commands that a cell may run when it goes on. */
+/** The commands that a cell may run when it resumes. */
 export function commandsOf(calls: Iterable<Call>): Call[] {
   return [...calls].filter((call) => call.state === 'ready' && runsInSandbox(call));
 }
@@ -32,7 +32,7 @@ export function commandsOf(calls: Iterable<Call>): Call[] {
 /** A cell that has begun and not ended. */
 export interface OpenCell {
   call: Call;
-  /** The thread of what it has called, if it has called anything. */
+  /** The thread of its calls, if it has made any. */
   code?: Thread;
 }
 
@@ -48,7 +48,7 @@ export function openCells(threads: Threads): OpenCell[] {
   );
 }
 
-/** The calls of code that was interrupted which have not begun, or wait: nothing comes of them. @param isForced all was */
+/** The calls of interrupted code that have not begun or wait: they will not run. @param isForced all code was */
 export function callsOfInterrupted(threads: Threads, isForced: boolean): Call[] {
   return [...threads.values()].flatMap(({ agent, calls }) => {
     if (!agent?.code) return [];
@@ -58,7 +58,7 @@ export function callsOfInterrupted(threads: Threads, isForced: boolean): Call[] 
   });
 }
 
-/** Whether a cell goes on now, or is to be checked: nobody is asked about its calls, and none of them runs. */
+/** Whether a cell resumes now, or is to be checked: none of its calls waits for an answer or runs. */
 function isToResume({ calls }: Thread): boolean {
   return [...calls.values()].every((call) => !isUnanswered(call) && call.state !== 'running');
 }
@@ -77,8 +77,8 @@ export function lossOf(end: ActivityResult): string | undefined {
 }
 
 /**
- * The records with which a thread of code ends whose cell does not go on. Calls that have not begun are not executed. What
- * the code had begun when it was lost may have taken effect.
+ * The records that end a thread of code whose cell does not resume. Calls that have not begun are not executed. Calls
+ * that had begun when the code was lost may have taken effect.
  */
 export function endOfLostCell(
   { agent, calls }: Thread,
@@ -90,7 +90,7 @@ export function endOfLostCell(
     ? `${outcomeText('unknown_outcome')} (${reason}; the variables of the kernel are lost)`
     : `The code did not go on after its last calls: ${reason}. The variables of the kernel are lost.`;
   const outcome = hasGoneOn ? 'unknown_outcome' : 'failed';
-  // It would have run its commands when it went on.
+  // The cell would have run its commands when it resumed.
   const unstarted = (call: Call): boolean => !call.hasBegun || (!hasGoneOn && runsInSandbox(call));
   const open = [...calls.values()].filter(({ state }) => state !== 'settled');
   const results = open.map((call) => unsuccessfulResponse(call, unstarted(call) ? 'cancelled' : 'unknown_outcome', at));
@@ -106,7 +106,7 @@ export function endOfStoppedCell(agent: SubAgent, { at, message }: { at: string;
 interface CodeEnd {
   at: string;
   message: string;
-  /** What the model reads. */
+  /** The result for the model. */
   text: string;
   outcome: Exclude<ToolOutcome, 'succeeded' | 'denied'>;
 }
@@ -119,7 +119,7 @@ function endOfCode({ threadId, title, parent }: SubAgent, { at, message, text, o
   ];
 }
 
-/** What `resumeCell` is to do with the thread: nothing but look, if tools are to be called first. */
+/** What `resumeCell` is to do with the thread: only check it, if tools are to be called first. */
 export function resumption(
   thread: Thread,
   { isInterrupted }: { isInterrupted: boolean },

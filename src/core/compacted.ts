@@ -7,7 +7,7 @@ export interface Compacted {
   from: number;
   /** The results of calls before it are cleared. */
   cleared: number;
-  /** What stands for the records before `from`. */
+  /** The text that replaces the records before `from`. */
   summary: string | undefined;
   /** The index of the last compaction; -1 if there was none. */
   last: number;

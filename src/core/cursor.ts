@@ -1,7 +1,7 @@
 /**
  * Sequence numbers: `ordinal * 1,000,000 + frame`. The ordinal counts the durable events of a turn; the frame counts
- * the events that a connection was sent since the last durable one. A durable event has frame 0, so a sequence number
- * says which durable events its reader has. Except for the frames of pieces, no other part of it is trusted.
+ * the events that were sent on a connection since the last durable one. A durable event has frame 0, so a sequence
+ * number shows which durable events its reader has. No other part of it is trusted, except for the frames of pieces.
  */
 export const FRAMES_PER_ORDINAL = 1_000_000;
 

@@ -4,12 +4,12 @@ import type { PendingCall } from './records/pending.ts';
 import type { Caller } from './subject.ts';
 import type { Answer, Answerer } from './turn-command.ts';
 
-/** A call that waits, as far as it determines who may decide on it. */
+/** The fields of a waiting call that determine who may decide on it. */
 interface DecidableCall extends Pick<PendingCall, 'policy' | 'requesters'> {
   isEscalated?: boolean | undefined;
 }
 
-/** Whether a caller may give this answer to a call: for running turns and ended ones, and for readers of the session and others. */
+/** Whether a caller may give this answer to a call of a running or an ended turn. The caller may be a stranger. */
 export function mayAnswer(call: DecidableCall, answer: Answer, caller: Answerer): boolean {
   if (answer.type === 'user.tool_response') return caller.mayRespond;
   if (isRequester(call, caller)) return false;
@@ -24,12 +24,12 @@ export function isNamed(call: DecidableCall, caller: Caller): boolean {
   return isApprover || (call.isEscalated === true && escalate !== undefined && isAmong(escalate.to, caller));
 }
 
-/** Whether the caller has asked for a call whose policy has others decide. */
+/** Whether the caller is a requester of a call whose policy excludes requesters from the decision. */
 export function isRequester({ policy, requesters = [] }: DecidableCall, { subject }: Caller): boolean {
   return policy?.excludeRequester === true && requesters.includes(subject.subjectId);
 }
 
-/** A call with further subjects that have asked for it, if its policy excludes them. */
+/** A call with further requesters, if its policy excludes them. */
 export function withRequesters<C extends Pick<PendingCall, 'policy' | 'requesters'>>(
   call: C,
   authors: readonly string[],
@@ -39,8 +39,8 @@ export function withRequesters<C extends Pick<PendingCall, 'policy' | 'requester
 }
 
 /**
- * The id of the author of the newest user message among records of a chain of turns. An answer is no message, and a
- * conversation that a client keeps is its own. Undefined if the records have no message.
+ * The id of the author of the newest user message among records of a chain of turns. Answers to calls do not count; a
+ * conversation that a client keeps counts as the creator's message. Undefined if the records have no message.
  */
 export function newestAuthor(records: readonly UnsequencedRecord[]): string | undefined {
   const newest = records.findLast((record) => record.kind === 'user.steered' || hasMessage(record));
@@ -53,12 +53,12 @@ function hasMessage(record: UnsequencedRecord): boolean {
   return record.conversation !== undefined || record.input.some(({ type }) => type === 'user.message');
 }
 
-/** Whether a call exists for the caller: a stranger to the session knows of no others than those that it may decide. */
+/** Whether the caller may see a call: a stranger to the session sees only the calls that it may decide on. */
 export function isShown(call: DecidableCall, caller: Caller & Pick<Answerer, 'isStranger'>): boolean {
   return !caller.isStranger || isNamed(call, caller);
 }
 
-/** By the subject's id, which the key or the provider guarantees: the slug is a name that the bearer may choose. */
+/** Compares the subject's id, which the key or the provider guarantees: the bearer may choose its slug. */
 function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean {
   return subjects.includes(caller.subject.subjectId) || caller.roles.some((role) => roles.includes(role));
 }

@@ -2,7 +2,7 @@ import type { WithoutId } from './records/base.ts';
 import type { ToolResponse } from './records/results.ts';
 import { callKey, type CallKey } from './tool-records.ts';
 
-/** A call that another agent answers, in a session of its own. */
+/** A call that is delegated to another agent, in a session of its own. */
 export interface DelegatedCall extends CallKey {
   sessionId: string;
 }
@@ -12,7 +12,7 @@ export type DelegationResult = Pick<ToolResponse, 'content' | 'fullText'> & {
   outcome: 'succeeded' | 'failed' | 'cancelled';
 };
 
-/** The turn of the agent that answers a call has ended. A repetition changes nothing. */
+/** The turn of the agent that works on a call has ended. A repeated command changes nothing. */
 export interface DelegationCommand extends DelegatedCall {
   type: 'delegation';
   id: string;
@@ -22,14 +22,14 @@ export interface DelegationCommand extends DelegatedCall {
 interface Delegation extends DelegatedCall {
   /** The session exists, and has its task. */
   isStarted: boolean;
-  /** Known, and not in the log yet. */
+  /** Set if it has arrived, and is not in the log yet. */
   result?: DelegationResult;
 }
 
 /** What a run of a turn passes on when it continues as new. */
 type State = Delegation[];
 
-/** The calls of a turn that other agents answer in sessions of their own, until they have results. */
+/** The calls of a turn that are delegated to other agents, in sessions of their own, until they have results. */
 export class OpenDelegations {
   readonly #open: Map<string, Delegation>;
 
@@ -48,7 +48,7 @@ export class OpenDelegations {
 
   /** Whether the end of a task records results. */
   get mustRecord(): boolean {
-    return this.state.some(isAnswered);
+    return this.state.some(hasResult);
   }
 
   /** The server is about to create the session of a call. */
@@ -56,7 +56,7 @@ export class OpenDelegations {
     this.#open.set(callKey(call), { ...call, isStarted: false });
   }
 
-  /** Whether the call is one of these, and has no result. */
+  /** Notes that the session of a call has its task. Returns false for a call that is not delegated, or has a result. */
   start(key: CallKey): boolean {
     const delegation = this.#open.get(callKey(key));
     if (delegation) delegation.isStarted = true;
@@ -64,8 +64,8 @@ export class OpenDelegations {
   }
 
   /**
-   * The first result counts. It may arrive before the activity that creates the session has ended, and is recorded after
-   * that: if the activity fails, that is the outcome of the call.
+   * The first result counts. It may arrive before the activity that creates the session has ended, and is recorded
+   * after that end: if the activity fails, its failure is the outcome of the call.
    */
   end({ sessionId, result, ...key }: DelegationCommand): void {
     const delegation = this.#open.get(callKey(key));
@@ -74,7 +74,7 @@ export class OpenDelegations {
 
   /** The records of the results. */
   record(at: string): WithoutId<ToolResponse>[] {
-    return this.state.filter(isAnswered).map(({ threadId, toolCallId, result }) => {
+    return this.state.filter(hasResult).map(({ threadId, toolCallId, result }) => {
       return { kind: 'tool.response', at, threadId, toolCallId, ...result };
     });
   }
@@ -85,6 +85,6 @@ export class OpenDelegations {
   }
 }
 
-function isAnswered(delegation: Delegation): delegation is Delegation & { result: DelegationResult } {
+function hasResult(delegation: Delegation): delegation is Delegation & { result: DelegationResult } {
   return delegation.isStarted && delegation.result !== undefined;
 }

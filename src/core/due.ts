@@ -16,30 +16,30 @@ export type Work =
   | { name: 'callTool'; call: Call }
   /** The calls of the thread run where the sandbox of the session is. */
   | { name: 'openSandbox'; threadId: string }
-  /** The cell of the thread goes on, or is asked whether it still waits. */
+  /** The cell of the thread resumes, or its host checks that it still waits. */
   | { name: 'resumeCell'; threadId: string }
-  /** The agent that works in this session on calls of the turn is to answer. */
+  /** The agent that works on calls of the turn in this session is forced to answer. */
   | { name: 'forceDelegate'; sessionId: string }
   | Interruption;
 
 /**
- * A cell is interrupted: on its host, where it runs, or by cancelling a tool that it has called. `key` is that of what
- * runs.
+ * A cell is interrupted: on its host if it runs there, or by cancelling a tool that it has called. `key` identifies the
+ * running piece or call.
  */
 type Interruption =
   | { name: 'interruptCell' | 'cancelCall'; key: string; call: Call }
-  /** The turn is held: the host begins no calls of the cell any more, in this piece of it. */
+  /** The turn is held: the host begins no further calls in this piece of the cell. */
   | { name: 'holdCell'; key: string; call: Call; piece: number };
 
-/** What decides with the log of a turn what it begins, and is not in the log. */
+/** The state outside the log of a turn that, together with the log, decides what the turn begins. */
 export interface RunState {
-  /** It ends: it was cancelled, its time is up, its budget was reached, or an approval has expired that ends it. */
+  /** It ends: it was cancelled, its time is up, its budget was reached, or an expired approval ends it. */
   isStopping: boolean;
   /** It is to continue as new once nothing runs. */
   isDraining: boolean;
   /** The sessions in which answers were forced. */
   forced: ReadonlySet<string>;
-  /** The keys of what was interrupted. */
+  /** The keys of the interruptions that have begun. */
   interrupted: ReadonlySet<string>;
   /** The turn has worked for so long that it is to answer. */
   isTimeUp: boolean;
@@ -56,7 +56,7 @@ export class Slots {
     this.#count = count;
   }
 
-  /** Those of `working` that have a slot: one without anything to do has left its own to the next. */
+  /** The sub-agents in `working` that have a slot. A sub-agent without work has left its slot to the next one. */
   of(working: readonly string[]): ReadonlySet<string> {
     const before = this.#working.filter((threadId) => working.includes(threadId));
     this.#working = [...before, ...working.filter((threadId) => !before.includes(threadId))];
@@ -66,8 +66,8 @@ export class Slots {
 
 /**
  * Where a thread is in its round. It connects to its servers, calls its model, runs the calls of the message, and calls
- * its model again, until a message is its answer. In between it waits: for what its calls ask, for its sub-agents, or for
- * what its next model call needs.
+ * its model again, until a message is its answer. In between it waits: for answers to its calls, for its sub-agents, or
+ * for what its next model call needs.
  *
  * | phase            | what happens                                          | in a run that drains       |
  * | ---------------- | ----------------------------------------------------- | -------------------------- |
@@ -80,14 +80,14 @@ export class Slots {
  * | `awaitingAgents` | its sub-agents have the last of its calls             | if a sub-agent does        |
  * | `awaitingModel`  | a sign-in, a refresh or the hold of the turn must end | it continues as new        |
  *
- * The others are its ends.
+ * The other phases are the ends of a thread.
  */
 type Phase =
   | { status: 'toConnect' | 'connecting' | 'toCall' | 'calling' | 'asking' | 'awaitingAgents' | 'awaitingModel' }
   | { status: 'runningTools'; ready: Call[] }
   | ThreadEnd;
 
-/** A turn, and what its workflow and the readers of its log know of it. */
+/** The state of a turn that both its workflow and the readers of its log have. */
 interface TurnState extends Pick<
   Turn,
   'subAgents' | 'thread' | 'running' | 'sandboxHost' | 'endsByDenial' | 'knowsOutput'
@@ -99,8 +99,8 @@ interface TurnState extends Pick<
 type StartedTurn = Pick<Turn, 'start' | 'actions'> & Omit<TurnState, 'start' | 'actions'>;
 
 /**
- * What a turn begins now: threads in the order in which the turn has started them, calls in that of their message. Once
- * per task: it hands out the slots.
+ * The work that a turn begins now: threads in the order in which the turn has started them, calls in the order of their
+ * message. To be called once per task, because it assigns the slots.
  */
 export function due(turn: StartedTurn, run: RunState): Work[] {
   if (!hasStarted(turn) || run.isStopping) return [];
@@ -111,7 +111,7 @@ export function due(turn: StartedTurn, run: RunState): Work[] {
   const delegates = [...new Set(forced.map(({ sessionId }) => sessionId))].map((sessionId): Work => {
     return { name: 'forceDelegate', sessionId };
   });
-  const told = [...delegates, ...interruptions(turn, run), ...holds(turn, run)];
+  const controls = [...delegates, ...interruptions(turn, run), ...holds(turn, run)];
   const threads = [ROOT_THREAD, ...turn.subAgents.map(({ threadId }) => threadId)].map((threadId) => {
     return { threadId, phase: phaseOf(turn, threadId) };
   });
@@ -120,19 +120,19 @@ export function due(turn: StartedTurn, run: RunState): Work[] {
   const ofCode = new Set(subAgents.flatMap(({ threadId }) => (isCode(turn.thread(threadId)) ? [threadId] : [])));
   const working = subAgents.filter(({ threadId, phase }) => !ofCode.has(threadId) && isWorking(phase, mode));
   const slots = run.slots.of(working.map(({ threadId }) => threadId));
-  if (mode.isHeld) return told;
+  if (mode.isHeld) return controls;
   // The sub-agents that a turn resumes begin when its servers are connected.
   const isConnecting = root?.phase.status === 'connecting' || root?.phase.status === 'toConnect';
   const begins = threads.filter(
     ({ threadId }) => threadId === ROOT_THREAD || ((ofCode.has(threadId) || slots.has(threadId)) && !isConnecting),
   );
   const work = begins.flatMap(({ threadId, phase }) => workIn(turn, mode, threadId, phase));
-  // One opens it for all threads.
+  // One activity opens the sandbox for all threads.
   const opening = work.find(({ name }) => name === 'openSandbox');
-  return [...told, ...work.filter((one) => one.name !== 'openSandbox' || one === opening)];
+  return [...controls, ...work.filter((one) => one.name !== 'openSandbox' || one === opening)];
 }
 
-/** When code is interrupted that runs, since the turn is to answer then: milliseconds since 1970. */
+/** When running code is interrupted because the turn is to answer: milliseconds since 1970. */
 export function interruptsAt(
   turn: StartedTurn,
   run: Pick<RunState, 'interrupted' | 'isStopping'>,
@@ -146,8 +146,8 @@ export function interruptsAt(
 }
 
 /**
- * What is to be interrupted now, and was not: cells that a client has interrupted, and in a turn that is to answer all
- * that run. Tools that code has called end before an answer that the time forces.
+ * What is to be interrupted now, and was not: cells that a client has interrupted, and all running cells of a turn that
+ * is to answer. If the time limit forces the answer, tools that code has called run to their end before it.
  */
 function interruptions(
   turn: TurnState,
@@ -157,27 +157,27 @@ function interruptions(
     const { call, code } = open;
     const isEnding = call.isInterrupted === true || turn.actions.isForced;
     if (!isEnding && !isTimeUp) return [];
-    const goesOn = code !== undefined && isGoingOn(turn, code);
+    const isOnHost = code !== undefined && runsOnHost(turn, code);
     const key = pieceKey(open);
-    const cell: Interruption[] = !code || goesOn ? [{ name: 'interruptCell', key, call }] : [];
-    const tools = [...(code?.calls.values() ?? [])].filter(({ state }) => isEnding && !goesOn && state === 'running');
+    const cell: Interruption[] = !code || isOnHost ? [{ name: 'interruptCell', key, call }] : [];
+    const tools = [...(code?.calls.values() ?? [])].filter(({ state }) => isEnding && !isOnHost && state === 'running');
     const all = [...cell, ...tools.map((one): Interruption => ({ name: 'cancelCall', key: callKey(one), call: one }))];
     return all.filter((one) => !interrupted.has(one.key));
   });
 }
 
-/** The cells that run while the turn is held: their hosts must be told, since they begin calls themselves. */
+/** The cells that run while the turn is held: their hosts must be notified, since they begin calls themselves. */
 function holds(turn: TurnState, { interrupted }: Pick<RunState, 'interrupted'>): Interruption[] {
   if (!turn.actions.isHeld) return [];
   return openCells(turn.actions.threads).flatMap((cell): Interruption[] => {
     const { call, code } = cell;
     const key = `hold ${pieceKey(cell)}`;
-    if (call.isInterrupted || interrupted.has(key) || (code && !isGoingOn(turn, code))) return [];
+    if (call.isInterrupted || interrupted.has(key) || (code && !runsOnHost(turn, code))) return [];
     return [{ name: 'holdCell', key, call, piece: code?.steps ?? 0 }];
   });
 }
 
-function isGoingOn(turn: TurnState, { agent }: Thread): boolean {
+function runsOnHost(turn: TurnState, { agent }: Thread): boolean {
   const running = agent ? turn.running(agent.threadId) : [];
   return running.some(({ name, input }) => name === 'resumeCell' && !input.isCheck && !input.isInterrupted);
 }
@@ -186,7 +186,7 @@ function pieceKey({ call, code }: OpenCell): string {
   return [callKey(call), call.lostHosts ?? 0, code?.steps ?? 0].join(' ');
 }
 
-/** How a run of a turn ends now; undefined as long as it runs. */
+/** How a Temporal run of a turn ends now; undefined as long as it continues. */
 export function endOf(turn: StartedTurn, run: Pick<RunState, 'isStopping' | 'isDraining'>): ThreadResult | undefined {
   if (!hasStarted(turn) || turn.running().length > 0) return undefined;
   const stopped = (): ThreadEnd => turn.thread(ROOT_THREAD).end ?? { status: 'stopped' };
@@ -194,19 +194,19 @@ export function endOf(turn: StartedTurn, run: Pick<RunState, 'isStopping' | 'isD
   return end?.status === 'waiting' ? { ...end, ...waitingIn(turn.actions.threads) } : end;
 }
 
-/** What a run begins no more: `isHeld`: nothing; `isDraining`: model calls, until it continues as new. */
+/** What a run no longer begins. `isHeld`: any calls; `isDraining`: model calls, until it continues as new. */
 interface Mode {
   isHeld: boolean;
   isDraining: boolean;
 }
 
-/** The call that the start of a turn has begun is made in any case: readers may have seen its answer. */
+/** The call that the start of a turn has begun is made in any case: readers may have seen its message. */
 function modeOf(turn: TurnState, { isDraining }: Pick<RunState, 'isDraining'>): Mode {
   const isBegun = isBegunByStart(turn);
   return { isHeld: turn.actions.isHeld && !isBegun, isDraining: isDraining && !isBegun };
 }
 
-/** How a run of a thread ends, which lasts until those of its sub-agents have ended; undefined as long as it lasts. */
+/** How a thread's part of a run ends; undefined while the thread or one of its sub-agents still works. */
 function runEndOf(turn: TurnState, mode: Mode, threadId: string): ThreadEnd | { status: 'continue' } | undefined {
   const phase = phaseOf(turn, threadId);
   if (isWorking(phase, mode)) return undefined;
@@ -218,7 +218,7 @@ function runEndOf(turn: TurnState, mode: Mode, threadId: string): ThreadEnd | { 
   return one('stopped') ?? (own?.status === 'error' ? own : undefined) ?? one('continue') ?? own;
 }
 
-/** How a run of a thread ends that does nothing; undefined if it waits for what the run will be told. */
+/** How an idle thread's part of a run ends; undefined if it waits for something that will reach this run. */
 function endIn(phase: Phase, { isDraining }: Mode, waits: boolean): ThreadEnd | { status: 'continue' } | undefined {
   const continued = isDraining ? ({ status: 'continue' } as const) : undefined;
   switch (phase.status) {
@@ -292,7 +292,7 @@ function phaseOf(turn: TurnState, threadId: string): Phase {
   if (threadId === ROOT_THREAD && actions.hasFailed) {
     return { status: 'error', message: 'A tool call has no result.', code: 'tool_failed' };
   }
-  // What it has said last may be in an earlier turn, or run.
+  // Its last message may be in an earlier turn, or in an earlier run.
   if (threadId === ROOT_THREAD && turn.endsByDenial) return { status: turn.knowsOutput ? 'done' : 'toCall' };
   const open = actions.unsettled(threadId);
   const ending = endingOf(turn.thread(threadId), start);
@@ -304,11 +304,11 @@ function phaseOf(turn: TurnState, threadId: string): Phase {
   if (ending) return { status: 'toCall' };
   if (actions.isModelAwaited(threadId)) return { status: 'awaitingModel' };
   if (!isAtLimit(turn, threadId)) return { status: 'toCall' };
-  // What holds the turn may be lifted with a message to it, or a higher budget.
+  // The hold may end with a message to the turn, or with a higher budget.
   return actions.isHeld ? { status: 'awaitingModel' } : limitReached(start.limits.iterations);
 }
 
-/** A thread of code calls tools, and then goes on with their results. */
+/** A thread of code calls tools, and then resumes with their results. */
 function phaseOfCode(turn: TurnState, threadId: string): Phase {
   const { actions } = turn;
   const { isConnected } = turn.thread(threadId);
@@ -335,15 +335,15 @@ export function isBegunByStart(turn: Pick<StartedTurn, 'start' | 'thread'>): boo
 }
 
 /**
- * Whether messages have arrived that the model has not read: the turn continues, and answers them. At its limit of model
- * calls it has ended, and they are left to the next turn, as those that arrive after any other end.
+ * Whether the turn continues in order to answer messages that the model has not read. At its limit of model calls it
+ * ends instead, and leaves them to the next turn, like messages that arrive after any other end.
  */
 function isSteered(turn: TurnState, threadId: string): boolean {
   if (threadId !== ROOT_THREAD || !turn.actions.steering.hasUnread) return false;
   return !isAtLimit(turn, threadId) && !hasMadeAllRounds(turn.thread(threadId), turn.start.limits);
 }
 
-/** Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message. */
+/** False for a turn that answers at its limit: later calls are forced, and repair it or answer a late message. */
 function isAtLimit(turn: TurnState, threadId: string): boolean {
   const { iterations, answersAtIterations } = turn.start.limits;
   return threadId === ROOT_THREAD && !answersAtIterations && countedSteps(turn.thread(threadId)) >= iterations;

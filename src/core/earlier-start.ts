@@ -4,7 +4,7 @@ import type { OpenThread } from './records/threads.ts';
 import { resumedThread } from './threads.ts';
 import { isAnyOpen, waitingOf } from './turn-result.ts';
 
-/** A start of the rules before 3, which had what it resumes and carries in other fields. */
+/** A start of the rules before 3, with other fields for what it resumes and carries. */
 export interface EarlierStart extends Omit<TurnStart, 'resumes' | 'carry'> {
   resumes: PendingCall[];
   threads?: OpenThread[];
@@ -16,9 +16,9 @@ export interface EarlierStart extends Omit<TurnStart, 'resumes' | 'carry'> {
 }
 
 /**
- * The start of a turn in the form of today: a worker of an earlier version may have written it. Turns of earlier rules
- * have ended, or are ended at the start of the server, so of a run that continues another only the log is read: what was
- * open then is ended in it, but its calls are not closed.
+ * The start of a turn in its current form: a worker of an earlier version may have written it. Turns of earlier rules
+ * have ended, or are ended when the server starts, so only the log of a run that continues another is read: open work
+ * is ended in it, but its calls are not closed.
  */
 export function currentStart(start: TurnStart | EarlierStart): TurnStart {
   if (!isEarlier(start)) return start;

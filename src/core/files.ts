@@ -7,12 +7,12 @@ export function isImage({ mimeType }: Pick<StoredFile, 'mimeType'>): boolean {
   return IMAGE_TYPES.has(mimeType);
 }
 
-/** A file as a model is told of it. */
+/** The description of a file in a text for a model. */
 export function describeFile({ name, mimeType, bytes }: Pick<StoredFile, 'name' | 'mimeType' | 'bytes'>): string {
   return `${name} (${mimeType}, ${sizeText(bytes)})`;
 }
 
-/** What stands for a file whose content is lost. */
+/** The placeholder for a file whose content is lost. */
 export function lostFile({ name }: Pick<StoredFile, 'name'>): string {
   return `[${name} is lost: the blob store of the server no longer has it.]`;
 }

@@ -10,18 +10,18 @@ export interface GivenConversation {
   items: TranscriptItem[];
   /**
    * The last message of the model, if the turn begins with it instead of a model call: its calls without a result are
-   * run, or it is the answer. Absent: the conversation ends with a user's message.
+   * run, or it is the turn's output. Absent: the conversation ends with a user's message.
    */
   last?: GivenMessage;
 }
 
-/** Provider and model are given if the message has fields of theirs. */
+/** Provider and model are set if the message has fields of theirs. */
 export interface GivenMessage
   extends
     Pick<MessageText, 'content' | 'refusal' | 'reasoning' | 'sections'>,
     Pick<ModelMessage, 'images' | 'provider' | 'model' | 'providerFields'> {
   toolCalls: GivenCall[];
-  /** RecentCommands for a registered agent: the roles of the caller, with whose rights the calls run that are not `isMade`. */
+  /** Set for a registered agent: the roles of the caller, with whose rights the calls run that are not `isMade`. */
   draftRoles?: readonly string[];
 }
 

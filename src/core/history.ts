@@ -16,7 +16,7 @@ import type { QueuePosition } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
 /**
- * What a `Turn` is fed: the events of a turn workflow's history, decoded and without Temporal's own types
+ * The input of a `Turn`: the events of a turn workflow's history, decoded and without Temporal's own types
  * (`src/temporal/history.ts` makes them). The log does not depend on any other event of a history.
  */
 export type HistoryEvent =
@@ -118,7 +118,7 @@ export interface TurnToCreate {
   hasServers: boolean;
   /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
   pause?: 'wait';
-  /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
+  /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model sees that outcome. */
   onUnknown?: 'ask';
   /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
   failsWithTools?: true;
@@ -134,11 +134,11 @@ export interface TurnToCreate {
 export interface TurnStart extends TurnToCreate, ToolScope {
   /** The `TURN_RULES` of the version that has started the turn. Absent before there were any. */
   rules?: number;
-  /** The turn's place in its session, from 1. */
+  /** The turn's position in its session, from 1. */
   sequence: number;
   previousTurnId: string | null;
   /**
-   * What waited at the end of the previous turn, if anything did: the input of this turn resolves each call, and this turn
+   * The work that waited at the end of the previous turn, if any: this turn's input resolves each call, and this turn
    * continues the sub-agents.
    */
   resumes?: Waiting;
@@ -149,7 +149,7 @@ export interface TurnStart extends TurnToCreate, ToolScope {
   };
   /** Set for a turn that has waited in the queue. */
   begun?: TurnBegun;
-  /** Set on the runs that follow one which results from an operator's reset: the run that was reset, with the log. */
+  /** The run that an operator has reset, which has the log. Set on the runs that follow the run after the reset. */
   resetRunId?: string;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
@@ -157,7 +157,7 @@ export interface TurnStart extends TurnToCreate, ToolScope {
 
 export interface TurnBegun {
   at: string;
-  /** The run in which it has waited, which has nothing of its log. */
+  /** The Temporal run in which it has waited, which contains no part of its log. */
   queuedRunId: string;
   /** It was cancelled at the same moment. */
   cancelled?: CancelReason;
@@ -172,9 +172,9 @@ export interface TurnBounds {
   iterations: number;
   /** The root agent answers with the last of these calls; otherwise the turn fails after it. */
   answersAtIterations?: true;
-  /** After so many model calls of the root agent with their tools the turn ends without an error, and without an answer. */
+  /** The turn ends without error and without answer after this many model calls of the root agent and their tools. */
   rounds?: number;
-  /** How long the turn works before it is asked for its answer. */
+  /** How long the turn works before it is forced to answer. */
   answerAfterSeconds?: number;
   /** How long one pause for answers may last; then the turn fails. */
   actionSeconds?: number;
@@ -186,13 +186,13 @@ export interface TurnBounds {
   toolHeartbeatSeconds: number;
   /** How many sub-agents run at once. */
   subAgents: number;
-  /** How many of those that the root agent has started are not done, if it acts in code: its other calls of the kind wait. */
+  /** How many sub-agents a root agent that acts in code may have open at once: further calls that start one wait. */
   tasks?: number;
 }
 
 /** What is open in a turn when its run continues as new, and what it has used. */
 export interface Open extends TurnTotals, TurnActionsState {
-  /** The last one of the log. */
+  /** The ordinal of the log's last record. */
   ordinal: number;
   /** How many sub-agents, and sessions of other agents, the turn has started. */
   started?: number;
@@ -202,7 +202,7 @@ export interface Open extends TurnTotals, TurnActionsState {
 
 /** What the next run of a turn continues with. */
 export interface TurnContinuation extends Open {
-  /** The last results, of which some thread's next model call is told: see `NextModelCall`. */
+  /** The last results, which the input of some thread's next model call lists: see `NextModelCall`. */
   results: StampedResult[];
   /** The run that continued as new as this one. */
   previousRunId: string;
@@ -210,10 +210,10 @@ export interface TurnContinuation extends Open {
   deadline: number;
 }
 
-/** A result of an activity, or what the log got without one: then the stamp is empty. */
+/** A result of an activity, or records that the log got without one: then the stamp is empty. */
 export interface StampedResult {
   stamp: string;
-  /** How many records came before it. */
+  /** How many records precede it. */
   after: number;
 }
 
@@ -225,35 +225,35 @@ export interface ScheduledBy {
   /** When the turn times out, in milliseconds since 1970: see `src/engine/turn-deadline.ts`. */
   deadline: number;
   /**
-   * The run that schedules the activity or, after an operator's reset, the run that was reset. These activities of a run
+   * The run that schedules the activity or, after an operator's reset, the run that was reset. Such activities of a run
    * that results from a reset, or follows one, are rejected: see `src/temporal/reject-reset-run.ts`.
    */
   runId: string;
 }
 
-/** What the turn's results since a thread's last model call say about the next one. */
+/** The turn's results since a thread's last model call, for the input of the next one. */
 export interface NextModelCall {
-  /** Their stamps: see `src/engine/conversations.ts`. */
+  /** The stamps of the results: see `src/engine/conversations.ts`. */
   recent: string[];
-  /** Those that a kernel host has produced, if they are small: the worker need not read them from the history. */
+  /** The results of kernel hosts, if they are small: the worker need not read them from the history. */
   ofHosts?: HostResult[];
 }
 
-/** What a kernel host has returned, as the history has it. */
+/** The result of a kernel host, as the history contains it. */
 export interface HostResult {
   stamp: string;
   records: NewRecord[];
 }
 
-/** What is constant in a turn, or in a thread of it, is not here: see `ModelCall`. */
+/** The input of a model call, without what is constant in its turn and thread: see `ModelCall`. */
 export interface CallModelInput extends MessagePlan, NextModelCall, ScheduledBy {
   turnId: string;
-  /** That of the turn's start: for log lines and for the result, also if the start cannot be read. */
+  /** As in the turn's start: for log lines and for the result, also if the start cannot be read. */
   sessionId: string;
   step: number;
   /** The limit of the turn, or of the sub-agent, allows no further model call of the thread. */
   isLast?: true;
-  /** The thread ends with what it has said: no model is called. */
+  /** The thread ends with its last message: no model is called. */
   ends?: ThreadEnding;
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
@@ -272,10 +272,10 @@ export interface CallModelInput extends MessagePlan, NextModelCall, ScheduledBy 
   start?: TurnStart;
 }
 
-/** What the activities of a thread are given, except for its model calls. */
+/** The input of the activities of a thread, except for its model calls. */
 export interface ThreadInput extends ToolScope, ScheduledBy {
   turnId: string;
-  /** That of the turn's start. */
+  /** As in the turn's start. */
   isRun?: true;
   threadId: string;
   specHash: string;
@@ -290,30 +290,30 @@ export interface CallToolInput extends ThreadInput {
   signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */
   answered?: NonNullable<PendingCall['answered']>;
-  /** A person has the call run again, whose outcome is unknown. */
+  /** The outcome of the call was unknown, and a person has decided to run it again. */
   repeats?: true;
-  /** Set if a person is asked if the outcome of the call is unknown: with the policy that it was approved by. */
+  /** Set if a person is to be asked when the outcome is unknown: the policy by which the call was approved. */
   onUnknown?: Pick<PendingCall, 'policy' | 'requesters'>;
   /**
-   * Set if the approval of the call is asked for once more, with this policy, where the state at its server is lost that
-   * earlier calls have left there.
+   * Set if the approval of the call is to be requested again, with this policy, when the state that earlier calls have
+   * left at the server is lost.
    */
   onReplaced?: NonNullable<PendingCall['onReplaced']>;
   /** For a cell: when the time of the turn's budget is used up, after which its host begins no call of it. */
   callsUntilMs?: number;
 }
 
-/** The cell of a code thread goes on with the results of its calls. */
+/** The cell of a code thread resumes with the results of its calls. */
 export interface ResumeCellInput extends ThreadInput {
   /** The call of the cell. */
   cell: CallKey;
   /** How many messages the thread has: a host resumes a cell once after each of them. */
   step: number;
-  /** The commands of the last message that it may run before: those that need no approval, or have it. */
+  /** The commands of the last message that the cell may run first: they need no approval, or have it. */
   commands: string[];
-  /** It does not go on yet: the host only says whether it still waits, before its calls begin after a decision. */
+  /** It does not resume yet: the host only checks that it still waits, before its calls begin after a decision. */
   isCheck?: true;
-  /** It ends where it waits. */
+  /** The cell ends where it waits. */
   isInterrupted?: true;
   /** How long the turn has waited for people since the last message, in milliseconds; absent if it has not. */
   waitedMs?: number;
@@ -321,10 +321,10 @@ export interface ResumeCellInput extends ThreadInput {
   callsUntilMs?: number;
 }
 
-/** The cell of a call is interrupted, which runs on the host in this turn. */
+/** Interrupts the cell of a call that runs on the host in this turn. */
 export interface InterruptCellInput extends CallKey, ScheduledBy {
   turnId: string;
-  /** It runs on: the host only begins no call itself any more in this piece of it, because the turn is held. */
+  /** Set if the turn is held: the cell keeps running, but the host begins no further calls in this piece of it. */
   heldPiece?: number;
 }
 
@@ -332,19 +332,19 @@ export interface InterruptCellInput extends CallKey, ScheduledBy {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
-  /** What the history does not have of the activity's attempts; absent if that is nothing. */
+  /** The facts of the activity's attempts that the history does not contain; absent if there are none. */
   attempts?: Attempt[];
 }
 
 /**
- * Without records if the call waits for an answer of the user, for a person to say how it ended or to approve it once
- * more, or for another agent: it stays open.
+ * Without records if the call stays open: it waits for an answer of the user, for a person who reports how it ended or
+ * approves it again, or for another agent.
  */
 export interface CallToolResult extends Appended {
   /** Another agent works on the call, in a session of its own. */
   isDelegated?: true;
   elicitation?: PendingElicitation;
-  /** What is known of the outcome. */
+  /** The known facts about the outcome. */
   unknownOutcome?: string;
   /** The call was not executed: its connection has replaced the one on which earlier calls ran. */
   isReplaced?: true;
@@ -367,8 +367,8 @@ export interface CallModelResult extends Appended {
   /** The last message of a root agent that ends with it. */
   output?: ModelMessage;
   /**
-   * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`: a
-   * budget that the turn shares with others has no room for the call, and it was not made. `ended`: see `ends` of the input.
+   * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`:
+   * a budget that the turn shares with others had no room for the call. `ended`: see `ends` of the input.
    */
   outcome:
     | { status: 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' | 'ended' }

@@ -5,7 +5,7 @@ import type { Subject } from './subject.ts';
 
 const IDLE_REASONS = ['action', 'sign_in', 'delegation'] as const;
 
-/** What a turn may wait for that has nothing to do. */
+/** What an idle turn may wait for. */
 export type IdleReason = (typeof IDLE_REASONS)[number];
 
 interface IdlePausesOptions {
@@ -16,7 +16,7 @@ interface IdlePausesOptions {
   expiresAt: number | undefined;
 }
 
-/** What a thread waits for, as far as it has nothing to do. */
+/** What a thread waits for while it is idle. */
 interface IdleThread {
   isWorking: boolean;
   reasons: IdleReason[];
@@ -24,7 +24,7 @@ interface IdleThread {
   isDelegated: boolean;
 }
 
-/** The reason for which a turn with these threads is paused: the first one of any, once none has anything to do. */
+/** The reason for which a turn with these threads is paused: the first one in `IDLE_REASONS`, once all are idle. */
 export function idleReason(threads: readonly IdleThread[]): IdleReason | undefined {
   const isIdle = threads.every(
     ({ isWorking, reasons, isDelegated }) => !isWorking && (reasons.length > 0 || isDelegated),
@@ -33,7 +33,7 @@ export function idleReason(threads: readonly IdleThread[]): IdleReason | undefin
   return isIdle ? IDLE_REASONS.find((reason) => waits.has(reason)) : undefined;
 }
 
-/** The pauses of a turn that has nothing to do, and how long it may wait. A part of `TurnActions`. */
+/** The pauses of an idle turn, and how long it may wait. A part of `TurnActions`. */
 export class IdlePauses {
   readonly #pauses: Pauses;
   readonly #limitSeconds: number | undefined;
@@ -61,7 +61,7 @@ export class IdlePauses {
     return IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
   }
 
-  /** Begins or ends the pauses. `by`: whose command has given the turn something to do. `now`: milliseconds since 1970. */
+  /** Begins or ends the pauses. `by`: the subject whose command ended the wait. `now`: milliseconds since 1970. */
   update(waitsFor: IdleReason | undefined, now: number, by: Subject | undefined): UnsequencedRecord[] {
     this.#limit(waitsFor, now);
     return IDLE_REASONS.flatMap((reason) => {
@@ -70,7 +70,7 @@ export class IdlePauses {
     });
   }
 
-  /** Each pause for people has the same limit. An answer that arrives with its end still counts. */
+  /** Each pause for people has the same limit. An answer that arrives at the limit still counts. */
   #limit(waitsFor: IdleReason | undefined, now: number): void {
     const seconds = this.#limitSeconds;
     if (seconds === undefined) return;

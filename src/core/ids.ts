@@ -27,7 +27,7 @@ const RANDOM_LENGTH = 16;
 /**
  * An id that sorts by `now` (milliseconds since 1970) and then at random: `digit` returns integers from 0 below
  * `DIGITS`. It has no default, since workflows have no cryptographic source of randomness: `src/engine/new-id.ts` uses
- * that one, and workflows use `Math.random`, which a replay repeats.
+ * the system's, and workflows use `Math.random`, which a replay repeats.
  */
 export function ulid(prefix: IdPrefix, now: number, digit: () => number): string {
   const random = Array.from({ length: RANDOM_LENGTH }, () => ALPHABET.charAt(digit()));
@@ -50,7 +50,7 @@ export function resultId(turnId: string, { messageId, index }: { messageId: stri
   return derivedId('evt', turnId, randomOf(messageId) + BigInt(index));
 }
 
-/** The id of the sub-agent's thread that the call at `index` of a message starts: every attempt and replay derives it. */
+/** The id of the sub-agent's thread that the call at `index` of a message starts, for all attempts and replays. */
 export function threadIdOf(messageId: string, index: number): string {
   return derivedId('thr', messageId, index);
 }

@@ -4,7 +4,7 @@ import type { InputItem } from './records/input.ts';
 import type { PendingCall } from './records/pending.ts';
 import type { Answer } from './turn-command.ts';
 
-/** Why a session or a turn refuses what it is told; each is an error code of the API. */
+/** Why a session or a turn refuses a command; each is an error code of the API. */
 export const REFUSAL_CODES = [
   'forbidden',
   'session_not_found',
@@ -64,7 +64,7 @@ export function refuseInput(input: InputItem[], pending: PendingCall[], now: num
   };
 }
 
-/** The refusal of the first answer that `refuse` refuses, with its place. `isAnswered`: an earlier one has its call. */
+/** The first refusal that `refuse` returns, with its answer's path. `isAnswered`: an earlier answer has its call. */
 export function firstRefusal(
   answers: readonly Answer[],
   refuse: (answer: Answer, isAnswered: boolean) => Refusal | undefined,
@@ -92,7 +92,7 @@ export function refuseInputAnswer(
   if (refusal) return refusal;
   if (item.type !== 'user.tool_approval') return undefined;
   const { quorum = 1, approvers, excludeRequester } = call.policy ?? {};
-  // An answer with an author was given by itself, and its author may decide: see `answerEndedTurn`.
+  // An answer with an author was sent on its own, and its author may decide: see `answerEndedTurn`.
   if (excludeRequester && !item.by) {
     return {
       code: 'not_an_approver',
@@ -106,7 +106,7 @@ export function refuseInputAnswer(
   };
 }
 
-/** Why a pending call cannot be answered like this, by any caller. */
+/** Why no caller can answer a pending call like this. */
 export function refuseAnswer(call: PendingCall, answer: Answer): Refusal | undefined {
   const { needs, policy, unknownOutcome } = call;
   const what = callName(call);
@@ -123,7 +123,7 @@ export function refuseAnswer(call: PendingCall, answer: Answer): Refusal | undef
   return { code: 'edit_not_allowed', message };
 }
 
-/** Whether a policy says more of who allows a call than that it is one subject with the right to decide. */
+/** Whether a policy restricts who allows a call, beyond one subject with the right to decide. */
 export function namesDeciders(policy: ApprovalPolicy | undefined): boolean {
   return (
     policy !== undefined && (policy.quorum > 1 || policy.approvers !== undefined || policy.excludeRequester === true)

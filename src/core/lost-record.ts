@@ -6,26 +6,26 @@ import type { TurnCreated, TurnDone } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 
-/** Stands for the content of a record that is damaged. */
+/** The placeholder for the content of a damaged record. */
 export const LOST_RECORD = '[A record is lost: it is damaged in the database of the server.]';
 
-/** Where a record is, with what the index knows of its turn. */
+/** The position of a record, with the fields of its turn from the index. */
 export interface DamagedRecord extends Pick<TurnCreated, 'turnId' | 'sessionId' | 'previousTurnId' | 'specHash'> {
   ordinal: number;
   /** Whether the log ends with the record. */
   isLast: boolean;
   createdAt: string;
-  /** The owner of the session, for the one who has created the turn. */
+  /** The owner of the session, in place of the turn's creator. */
   owner: Subject;
   isRun: boolean;
 }
 
 /**
- * What stands for a record that is damaged, so that the others of its log can be read: the beginning or the end of the
- * turn, or else a message of the root agent, which says so to readers and models.
+ * The placeholder for a damaged record, so that the other records of its log can be read: the beginning or the end of
+ * the turn, or else a message of the root agent, which readers and models see.
  */
-export function lostRecord(place: DamagedRecord): TurnCreated | ModelMessage | TurnDone {
-  const { turnId, ordinal, isLast, sessionId, previousTurnId, createdAt: at, owner, specHash, isRun } = place;
+export function lostRecord(damaged: DamagedRecord): TurnCreated | ModelMessage | TurnDone {
+  const { turnId, ordinal, isLast, sessionId, previousTurnId, createdAt: at, owner, specHash, isRun } = damaged;
   const base = { id: eventId(turnId, ordinal), at };
   const isLost = true;
   if (ordinal === 1) {

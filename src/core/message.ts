@@ -14,7 +14,7 @@ export interface MessageText {
 
 export type ToolCallText = Omit<ToolCall, 'route'>;
 
-/** What one chunk of a model's answer adds. The first delta of a tool call has its `id`, `name` and `info`. */
+/** What one chunk of a model's response adds. The first delta of a tool call has its `id`, `name` and `info`. */
 export interface MessageDelta extends Partial<Pick<MessageText, 'content' | 'refusal' | 'reasoning'>> {
   toolCalls?: ToolCallDelta[];
   sections?: SectionDelta[];
@@ -114,7 +114,7 @@ export function lengthsOf({ content, refusal, reasoning, toolCalls, sections = [
   };
 }
 
-/** The delta since `text` had these lengths: folded into the text at that time, it gives `text`. */
+/** The delta since `text` had these lengths: folded into the text at that time, it results in `text`. */
 export function gainedSince(text: MessageText, had: TextLengths): MessageDelta {
   const toolCalls = text.toolCalls.flatMap((call, index): ToolCallDelta[] => {
     const length = had.toolCalls[index];
@@ -145,7 +145,7 @@ function sectionsSince({ sections = [] }: MessageText, had: TextLengths['section
   });
 }
 
-/** What a search has found is complete when it arrives; only the call may grow. */
+/** The results of a search are complete when they arrive; only the call may grow. */
 function isSameHosted(one: HostedPart, other: HostedPart): boolean {
   return (
     one === other || (one.type === 'result' ? other.type === 'result' : JSON.stringify(one) === JSON.stringify(other))

@@ -4,9 +4,9 @@ import { pick } from './pick.ts';
 import type { SubAgent } from './records/threads.ts';
 import { ownerOfThread } from './work-owner.ts';
 
-/** What all model calls of a thread have in common, in one run of its turn. */
+/** The constants of all model calls of a thread in one Temporal run of its turn. */
 export interface CallConstants extends ToolScope, Pick<TurnStart, 'previousTurnId' | 'sequence' | 'isRun' | 'agents'> {
-  /** That of the thread's agent. */
+  /** The spec of the thread's agent. */
   specHash: string;
   /** The budget of the session, if it has one. */
   sessionLimit?: BudgetAmounts;
@@ -15,12 +15,12 @@ export interface CallConstants extends ToolScope, Pick<TurnStart, 'previousTurnI
 }
 
 /**
- * A model call with all that it depends on. Its input has only what changes from call to call, because each input stays in
- * the turn's history; the constants are in the start of the turn and in the record that begins a thread.
+ * A model call with all that it depends on. Its input has only what changes from call to call, because each input stays
+ * in the turn's history; the constants are in the start of the turn and in the record that begins a thread.
  */
 export type ModelCall = CallModelInput & CallConstants;
 
-/** The constants of a sub-agent's thread, or without one of the root agent's. */
+/** The constants of a sub-agent's thread, or of the root agent's thread if there is no `subAgent`. */
 export function constantsOf(start: TurnStart, subAgent?: SubAgent): CallConstants {
   const { owner, specHash, budget } = start;
   return {

@@ -1,4 +1,4 @@
-/** Where an output comes from. `notice`: what Everturn says of it. */
+/** Where an output comes from. `notice`: a note of Everturn. */
 export const OUTPUT_CHANNELS = ['stdout', 'stderr', 'display', 'error', 'notice'] as const;
 
 /** A piece of what code has written, on one channel. */

@@ -37,7 +37,7 @@ import { hasVoted, isRepeated, withVote } from './votes.ts';
 
 interface QuestionsOptions {
   threads: Threads;
-  /** Whether the turn waits for answers. Otherwise it asks with its end. */
+  /** Whether the turn waits for answers. Otherwise it ends, and its end has the questions. */
   waits: boolean;
   /** The ids of the subjects that have sent the turn messages. */
   authors: () => readonly string[];
@@ -47,12 +47,12 @@ interface QuestionsOptions {
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
 export const MAX_ASKING = 32;
 
-/** Whether the limit holds for a call: how many outcomes are unknown is bounded elsewhere, and approvals are not. */
+/** Whether the limit applies to a call: unknown outcomes are limited elsewhere, and approvals are not limited. */
 function isLimited({ needs, unknownOutcome }: PendingCall): boolean {
   return needs === 'response' && unknownOutcome === undefined;
 }
 
-/** What the model reads of a call that waited when an answer was forced. */
+/** The result, for the model, of a call that waited when an answer was forced. */
 const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
 
 /**
@@ -63,7 +63,7 @@ export class Questions {
   readonly #threads: Threads;
   readonly #waits: boolean;
   readonly #authors: () => readonly string[];
-  /** By the rules of the calls. */
+  /** By the rules of the calls: see `ruleFor`. */
   readonly #remembered: Map<string, RememberedDecision>;
   #failure: Pick<TurnError, 'message'> | undefined;
 
@@ -79,12 +79,12 @@ export class Questions {
     return [...this.#remembered];
   }
 
-  /** Why the turn must end: an approval has expired whose policy says so. */
+  /** Why the turn must end: an approval whose policy ends the turn has expired. */
   get failure(): Pick<TurnError, 'message'> | undefined {
     return this.#failure;
   }
 
-  /** The calls that have no answer, also those that the turn asks about with its end. */
+  /** The calls that have no answer, including those that the turn's end will request. */
   get unanswered(): AskedCall[] {
     const all = [...this.#threads.values()].flatMap(({ calls }) => [...calls.values()]);
     return all.filter(isUnanswered).filter(isAsked);
@@ -95,7 +95,7 @@ export class Questions {
     return this.#all('waiting');
   }
 
-  /** Whether calls wait that the log has not asked about. */
+  /** Whether calls wait for which no record has requested an answer. */
   get isAnyNew(): boolean {
     return this.#all('new').length > 0;
   }
@@ -110,8 +110,8 @@ export class Questions {
   }
 
   /**
-   * A running call waits for an answer. If too many calls wait, the call of a server that asks the user continues with
-   * the answer that the question was cancelled. How many outcomes may be unknown is decided before the calls run.
+   * A running call waits for an answer. If too many calls wait, a server's question to the user is answered as
+   * cancelled, and its call continues. The number of unknown outcomes is limited before the calls run.
    */
   add(pending: PendingCall): void {
     const { threadId, toolCallId, elicitation } = pending;
@@ -127,13 +127,13 @@ export class Questions {
     this.#threads.get(threadId)?.calls.set(toolCallId, askedCall(pending, { ...known }));
   }
 
-  /** How many calls wait that one request has with those of the thread. */
+  /** How many waiting calls share one event with the questions of the thread. */
   #askedWith(threadId: string): number {
     const all = this.unanswered;
     return this.#waits ? all.length : all.filter((call) => call.threadId === threadId && hasBeenAsked(call)).length;
   }
 
-  /** Asks about the new calls. Returns the decisions on those that an earlier one holds for, and the requests. */
+  /** Asks about the new calls. Returns the requests, and the decisions on calls for which an earlier decision holds. */
   ask(now: number): UnsequencedRecord[] {
     const records = this.#decideAsBefore(isoTime(now));
     const calls = this.#all('new');
@@ -166,7 +166,7 @@ export class Questions {
     return records;
   }
 
-  /** Whether all calls of a command wait for it. */
+  /** Whether all calls that a command answers wait for an answer. */
   areAwaited(command: AnswerCommand): boolean {
     return command.answers.every((answer) => isAwaitedBy(command, this.find(answer)));
   }
@@ -264,7 +264,7 @@ export class Questions {
   /** Decides the new calls for which an earlier decision holds. */
   #decideAsBefore(at: string): UnsequencedRecord[] {
     return this.#all('new').flatMap((call) => {
-      // What was decided for all calls of a tool was decided before the state at its server was lost.
+      // A remembered decision is older than the loss of the state at the server.
       const { rule, isAskedAgain } = call;
       const decision = isAskedAgain || rule === undefined ? undefined : this.#remembered.get(rule);
       if (!decision) return [];
@@ -293,7 +293,7 @@ export class Questions {
   #expire(call: AskedCall, now: number): UnsequencedRecord[] {
     const at = isoTime(now);
     const expired = decided(call, 'expired', { at, remaining: 0 });
-    // Code that waits no more is not given what a policy would allow it.
+    // If the code no longer waits, the call does not run even if its policy allows it on expiry.
     const onExpiry = isOverdue(call, now) ? 'deny' : call.policy?.onExpiry;
     if (onExpiry === 'allow') {
       call.state = 'ready';

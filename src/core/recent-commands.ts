@@ -3,12 +3,12 @@ import type { AnswerCommand } from './turn-command.ts';
 import { answerKey } from './votes.ts';
 
 /**
- * How many answers and messages are known: a request is repeated soon or never. The last request is known whole, since
- * one has at most as many (`src/api/runs/wire/resume.ts`).
+ * How many answers and messages are kept: a request is repeated soon or never. The last request is kept completely,
+ * since one has at most as many (`src/api/runs/wire/resume.ts`).
  */
 const MAX_KEYS = 2_050;
 
-/** The answers and messages that a turn has accepted last: what is given again is a repetition. A part of `TurnActions`. */
+/** The answers and messages that a turn has accepted last: an equal one is a repetition. A part of `TurnActions`. */
 export class RecentCommands {
   readonly #keys: Set<string>;
 
@@ -21,7 +21,7 @@ export class RecentCommands {
     return [...this.#keys];
   }
 
-  /** Whether all that a command says was given before, by this command or by others. */
+  /** Whether all parts of a command were accepted before, in this command or in others. */
   has(command: AnswerCommand | SteerCommand): boolean {
     const parts = partsOf(command);
     return parts.length > 0 && parts.every((key) => this.#keys.has(key));
@@ -36,7 +36,7 @@ export class RecentCommands {
   }
 }
 
-/** What a command says, as texts that are equal for equal answers of one subject. Requests tell equal messages apart. */
+/** The keys of a command's parts: equal for equal answers of one subject, and for messages of equal requests. */
 function partsOf(command: AnswerCommand | SteerCommand): string[] {
   if (command.type === 'steer') return [command.id];
   const { answers, refreshes = [], subject } = command;

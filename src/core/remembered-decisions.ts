@@ -4,8 +4,8 @@ import type { ToolCall } from './records/calls.ts';
 import type { Subject } from './subject.ts';
 
 /**
- * How the later calls of a tool are decided, of all threads of the turn, which need an approval by the same policy; and who
- * has said so.
+ * The decision on the later calls of a tool, in all threads of the turn, that need an approval by the same policy; and
+ * its author.
  */
 export interface RememberedDecision {
   status: 'allow' | 'deny';
@@ -14,8 +14,8 @@ export interface RememberedDecision {
 }
 
 /**
- * Equal for calls that the same decision holds for: those of the same tool about which the same policy asks, or none.
- * Undefined if none is remembered for the call: its policy says who decides each call.
+ * Equal for calls that the same decision holds for: calls of the same tool with the same policy, or with none.
+ * Undefined if no decision is remembered for the call: its policy names who decides each call.
  */
 export function ruleFor(
   { info }: Pick<ToolCall, 'info'>,

@@ -6,7 +6,7 @@ import type { TurnBudget } from './turn-budget.ts';
 interface BeginningCall {
   /** How many calls of the root agent count towards its limit, this one included; undefined for a sub-agent. */
   count: number | undefined;
-  /** It is the call with which the turn starts, whose answer readers may have seen. */
+  /** It is the call with which the turn starts, whose message readers may have seen. */
   isBegunByStart: boolean;
 }
 
@@ -16,8 +16,8 @@ interface ResponseLimitsOptions {
 }
 
 /**
- * The limits at which a turn is asked for its answer: from then on its model calls are forced. The workflow decides at
- * the beginning of each call, for which no timer is needed: what runs at a limit ends first. The input of the call has
+ * The limits at which a turn is forced to answer: from then on its model calls are forced. The workflow decides at the
+ * beginning of each call, for which no timer is needed: what runs at a limit ends first. The input of the call contains
  * the decision, and `Turn` reads it there. A part of `TurnActions`.
  */
 export class ResponseLimits {

@@ -9,7 +9,7 @@ import { outcomeText, unsuccessfulResponse, type CallKey } from './tool-records.
 /** How many hosts may be lost, one after the other, before a call can begin. */
 const MAX_LOST_HOSTS = 3;
 
-/** Whether a call has not begun, since the host that was to run it is gone. */
+/** Whether a call has not begun because the host that was to run it is gone. */
 export function isUnstarted(end: ActivityResult): boolean {
   return end.how === 'timed_out' && end.isUnstarted === true;
 }
@@ -20,7 +20,7 @@ export function callsForSandbox(threads: Threads): Call[] {
   return all.filter((call) => call.state === 'ready' && runsInSandbox(call));
 }
 
-/** The host of a call is gone, which has not begun it: another one is to. False if too many hosts were lost. */
+/** Makes a call ready again whose host is gone and has not begun it. False if too many hosts were lost. */
 export function beginAgain(threads: Threads, { threadId, toolCallId }: CallKey): boolean {
   const calls = threads.get(threadId)?.calls;
   const call = calls?.get(toolCallId);
@@ -37,7 +37,7 @@ export function notStarted(call: CallKey, at: string, reason: string): Omit<Tool
   return { ...unsuccessfulResponse(call, 'failed', at, text), execution: withoutOutput('not_started') };
 }
 
-/** The result of a call whose activity has failed: its host was lost, or never reported what came of a cancelled call. */
+/** The result of a call whose activity has failed: its host was lost, or never reported the end of a cancelled call. */
 export function lostInSandbox(
   call: Pick<CallToolInput, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
   end: Exclude<ActivityResult, { how: 'completed' }>,

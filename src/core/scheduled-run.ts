@@ -1,4 +1,4 @@
-/** What the workflow of a run is started with by a caller. Temporal's schedules give it nothing. */
+/** The input of a scheduled run that a caller triggers. Temporal's schedules start it without input. */
 export interface TriggeredRun {
   /** ISO-8601. */
   triggeredAt: string;
@@ -15,14 +15,14 @@ export interface ScheduledTime {
 }
 
 /**
- * How long after its time a run still creates a session. Also what Temporal makes up for after an outage: a report of
- * the morning is still wanted when the server was down for breakfast, but not a day's worth of runs in one minute.
+ * How long after its time a scheduled run still creates a session, and how far back Temporal catches up after an
+ * outage: a morning's report is still useful an hour late, but not a day's worth of runs in one minute.
  */
 export const RUN_WITHIN_MS = 3_600_000;
 
 /**
- * The time for which a run is, as ISO-8601: when its caller has triggered it, or that of its schedule, however late the
- * run starts.
+ * The time that a scheduled run is for, as ISO-8601: when its caller has triggered it, or its time in the schedule,
+ * however late it starts.
  */
 export function scheduledForOf(
   triggered: TriggeredRun | undefined,

@@ -2,13 +2,13 @@ import type { MessageText } from './message.ts';
 import type { ModelMessage } from './records/message.ts';
 
 /**
- * The order of the parts of a message. Its texts and its calls are each kept as a whole; sections divide them. A section
- * has at most one thing that the provider did itself, then at most one reasoning and one text, then any number of calls.
- * A message whose parts have this order is one section.
+ * The order of the parts of a message. Its texts and its calls are each kept as a whole; sections divide them. A
+ * section has at most one action of the provider itself, then at most one reasoning and one text, then any number of
+ * calls. A message whose parts have this order is one section.
  */
 export interface Section extends SectionStart {
   hosted?: HostedPart;
-  /** Those of its text, in the order of their arrival. */
+  /** The citations of its text, in the order of their arrival. */
   citations?: Citation[];
 }
 
@@ -19,10 +19,10 @@ export interface SectionStart {
   toolCalls: number;
 }
 
-/** What a provider did itself: it searched the web, or looked at a page. It is no call of a tool of the agent. */
+/** An action of the provider itself: it searched the web, or looked at a page. It is not a call of an agent's tool. */
 export type HostedPart =
   | { type: 'call'; id: string; action?: SearchAction; status?: SearchStatus }
-  /** What the call with the same id has found. */
+  /** The results of the call with the same id. */
   | { type: 'result'; id: string; sources: WebSource[]; errorCode?: string };
 
 export type SearchAction =
@@ -53,7 +53,7 @@ export interface Citation {
   signature?: string;
 }
 
-/** What a chunk adds to a section. The first delta of a section has its start; a hosted part replaces the one before. */
+/** What a chunk adds to a section. The first delta of a section has its start; a hosted part replaces the last one. */
 export interface SectionDelta {
   index: number;
   start?: SectionStart;
@@ -110,7 +110,7 @@ export function sectionsOf({ sections }: Pick<ModelMessage, 'sections'>): Sectio
   return sections === undefined ? [] : (JSON.parse(sections) as Section[]);
 }
 
-/** As one text, which is moved into the blob store as a whole: sources and citations have many small ones. */
+/** As one text, which is moved into the blob store as a whole: sources and citations consist of many small texts. */
 export function storedSections(sections: Section[] = []): Pick<ModelMessage, 'sections'> {
   return sections.length > 0 ? { sections: JSON.stringify(sections) } : {};
 }

@@ -16,7 +16,7 @@ export function isOpenTurnState(state: string | null | undefined): state is Open
   return OPEN_TURN_STATES.some((one) => one === state);
 }
 
-/** The state of a turn. `requested`: its session may not have accepted it; `queued`: it waits in its session's queue. */
+/** The state of a turn. `requested`: the session may not have accepted it; `queued`: it is in the session's queue. */
 const TURN_STATES = ['requested', 'queued', ...OPEN_TURN_STATES, 'ended'] as const;
 
 export type TurnState = (typeof TURN_STATES)[number];
@@ -42,7 +42,7 @@ export const SESSION_STATES = [
 
 export type SessionState = (typeof SESSION_STATES)[number];
 
-/** The state of a turn that has begun and not ended. `asksClient`: something waits for the client that runs its tools. */
+/** The state of a turn that has begun and not ended. `asksClient`: calls wait for the client that runs its tools. */
 export function openTurnState(pauses: { has(reason: PauseReason): boolean }, asksClient: boolean): OpenTurnState {
   if (pauses.has('requested') || pauses.has('budget')) return 'paused';
   const isIdle = pauses.has('action') || pauses.has('sign_in');
@@ -51,7 +51,7 @@ export function openTurnState(pauses: { has(reason: PauseReason): boolean }, ask
   return pauses.has('delegation') ? 'delegating' : 'running';
 }
 
-/** Whether a call waits for the client that runs it: not for a person, as the question of a server does. */
+/** Whether a call waits for the client that runs it, not for a person, as a server's question does. */
 export function isForClient({ needs, elicitation, unknownOutcome }: Partial<PendingCall>): boolean {
   return needs === 'response' && elicitation === undefined && unknownOutcome === undefined;
 }

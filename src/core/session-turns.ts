@@ -20,17 +20,17 @@ export type CreationStep =
   | { refusal: Refusal }
   /** The running turn with this id is to be cancelled. When it has ended, the command is decided again. */
   | { stops: string }
-  /** The turn is to be started. `undo` is for one that cannot be. */
+  /** The turn is to be started. `undo` reverts that if it cannot be started. */
   | { start: TurnStart; creation: TurnCreation; undo: () => void };
 
-/** The turn of the queue that begins. `undo` is for one that has closed in the queue. */
+/** The turn of the queue that begins. `undo` reverts that if it has closed in the queue. */
 interface Beginning {
   turnId: string;
   begin: BeginTurn;
   undo: () => void;
 }
 
-/** The history of a session's workflow, as far as it decides when that continues as new; the size is in bytes. */
+/** The length of a session's history, which decides when its workflow continues as new; the size is in bytes. */
 interface HistoryLength {
   continueAsNewSuggested: boolean;
   historyLength: number;
@@ -84,7 +84,7 @@ export class SessionTurns {
     return this.#state.queue.length > 0;
   }
 
-  /** Nothing runs, is queued, or waits for a person or a client. */
+  /** Whether nothing runs, is queued, or waits for a person or a client. */
   get isAtRest(): boolean {
     const { tip, open } = this.#state;
     return !open && !this.isAnyQueued && (tip === null || !isAnyOpen(tip));
@@ -114,8 +114,8 @@ export class SessionTurns {
   }
 
   /**
-   * Whether the turn may exist: its id is not newer than the newest one, so another may have followed, or the command is
-   * too old to start it. Temporal repeats such commands to a run that results from an operator's reset.
+   * Whether the turn may exist: its id is not newer than the newest one, so another may have followed, or the command
+   * is too old to start it. Temporal repeats such commands to a run that results from an operator's reset.
    */
   mayExistAlready(command: CreateTurnCommand, now: number): boolean {
     const { newest } = this.#state;
@@ -123,8 +123,8 @@ export class SessionTurns {
   }
 
   /**
-   * The running turn, if a command is rejected or queued for it rather than cancelling it: whether it has ended must be
-   * known first. A client reads the end of a turn in its log, and may answer it before the session has been notified.
+   * The running turn, if a command is rejected or queued because of it, instead of cancelling it: whether it has ended
+   * must be known. A client reads the end of a turn in its log, and may answer it before the session has been notified.
    */
   mustHaveEnded({ sparesRunning, onRunning, input }: CreateTurnCommand): string | undefined {
     const isSpared =
@@ -132,21 +132,21 @@ export class SessionTurns {
     return isSpared ? this.running : undefined;
   }
 
-  /** Why a command is rejected, if the state alone says so. */
+  /** Why a command is rejected, if the state alone decides that. */
   refuseAtOnce(command: CreateTurnCommand, now: number): Refusal | undefined {
     const { previous, input } = command;
     const { tip, open, closed } = this.#state;
     if (this.mayExistAlready(command, now)) return undefined;
     if (closed) return CLOSED;
-    // It may have ended, with pending calls.
+    // The running turn may have ended, with pending calls.
     if (open || this.isAnyQueued) return undefined;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
     return isTip ? refuseInput(input, tip?.pending ?? [], Date.parse(command.createdAt)) : undefined;
   }
 
   /**
-   * The id of the earlier turn that a command forks, since only its log says what waits on it; undefined if the command
-   * forks none, is queued or is rejected.
+   * The id of the earlier turn that a command forks, since only its log shows what waits on it; undefined if the
+   * command forks none, is queued or is rejected.
    */
   forkOf(command: CreateTurnCommand, now: number): string | undefined {
     const { previous } = command;
@@ -161,7 +161,7 @@ export class SessionTurns {
     if (isForQueue(command, this.#state)) return this.#enqueue(command);
     const previous = this.#previous(command.previous, forked);
     if (previous && 'code' in previous) return { refusal: previous };
-    // The turn resolves what waits as of its creation.
+    // The turn resolves the calls that wait at its creation.
     const refused = refuseInput(command.input, previous?.pending ?? [], Date.parse(command.createdAt));
     if (refused) return { refusal: refused };
     const { running } = this;
@@ -197,7 +197,7 @@ export class SessionTurns {
     return { turnId, previousTurnId, sequence };
   }
 
-  /** Closes the session if the command does. Returns the turns that are to be cancelled; those of the queue leave it. */
+  /** Closes the session if the command says so. Returns the turns to cancel; those of the queue leave it. */
   cancel({ close, upTo, turnId: only }: CancelCommand): { queued: string[]; running: string | undefined } {
     if (close) this.#state.closed = true;
     const isMeant = (turnId: string) => (only === undefined ? turnId <= upTo : turnId === only);
@@ -219,8 +219,8 @@ export class SessionTurns {
   }
 
   /**
-   * A turn has ended before it could begin: the newest one is another. `before` has that, read after the end.
-   * @returns false if the turn does not run any more: what was read may be older than what runs now
+   * A turn has ended before it could begin, so the newest turn is another one: `tip` and `open`, read after the end.
+   * @returns false if the turn no longer runs: the state that was read may be older than what runs now
    */
   forget(turnId: string, { tip, open }: Pick<SessionTurnsState, 'tip' | 'open'>): boolean {
     if (!this.runs(turnId)) return false;
@@ -255,7 +255,7 @@ export class SessionTurns {
     return { start, creation, undo: this.#makeTip(creation) };
   }
 
-  /** Its workflow is started at once, and is its log from now on. */
+  /** The turn's workflow is started at once, and its history is the turn's log from then on. */
   #enqueue(command: CreateTurnCommand): CreationStep {
     const refusal = refuseQueued(command, this.#state);
     if (refusal) return { refusal };

@@ -22,7 +22,7 @@ export interface IdleTime {
 
 /** What a fresh run of a session's workflow begins with. */
 export interface LoadedSession extends SessionTurnsState {
-  /** After how long at rest the workflow ends. Absent in runs that older versions have begun: they do not end by themselves. */
+  /** After how long at rest the workflow ends. Absent in runs of older versions: they do not end by themselves. */
   idleSeconds?: number;
 }
 
@@ -39,8 +39,8 @@ export interface SessionTurnsState {
 }
 
 /**
- * What the request for a turn does while another one runs: the new turn cancels that turn, waits in the queue until that
- * turn and all before it have ended, or is rejected; or that turn gets the messages.
+ * What a request for a turn does while another turn runs: the new turn cancels that turn, waits in the queue until all
+ * turns before it have ended, or is rejected; or the running turn gets the messages.
  */
 export const ON_RUNNING = ['cancel', 'queue', 'steer', 'reject'] as const;
 
@@ -78,7 +78,7 @@ export interface SeenTurn extends Tip {
 export interface CreateTurnCommand extends TurnToCreate {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;
-  /** Default: cancel. Messages that could be given to a running turn were: see `steerTurn`. */
+  /** Default: cancel. Messages that a running turn could accept were already sent to it: see `steerTurn`. */
   onRunning?: 'queue' | 'reject';
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };

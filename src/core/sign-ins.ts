@@ -11,8 +11,8 @@ export interface RequestedSignIn {
 }
 
 /**
- * Whether a turn with this input may request a sign-in that was requested before: it continues the conversation after the
- * sign-in. A turn with a message continues it without the server, so an agent is usable by those who do not sign in.
+ * Whether a turn with this input may request a sign-in that was requested before: it continues the conversation after
+ * the sign-in. A turn with a message continues it without the server, so an agent is usable without a sign-in.
  */
 export function mayRepeatSignIns(input: InputItem[]): boolean {
   return input.every(({ type }) => type !== 'user.message');

@@ -22,11 +22,11 @@ interface State {
 export const MAX_UNREAD = 32;
 
 /**
- * What a running turn is told, until it is recorded: messages of users, pauses. A part of `TurnActions`.
+ * The messages of users and the pauses of a running turn, until they are recorded. A part of `TurnActions`.
  *
- * What arrives while the root agent calls its model is recorded after the message of that call. The message has not read
- * it, so for every reader of the log the next model call is the one that answers it; and readers may have been shown the
- * message, and the record of the servers before it, at the place in the log that follows what the call has read.
+ * Records that arise while the root agent calls its model follow the message of that call. The call has not read them,
+ * so for every reader of the log the next model call is the one that answers them; and readers may have been shown the
+ * message, and the record of the servers before it, at the position in the log that follows what the call has read.
  */
 export class Steering {
   /** How many of the recorded messages no model call has read. */
@@ -83,7 +83,7 @@ export class Steering {
     }
   }
 
-  /** What is to be recorded now; nothing while the model is called. */
+  /** The records to be added now; none while the model is called. */
   record(): UnsequencedRecord[] {
     if (this.#isCalling) return [];
     this.#unread += this.#unrecorded.filter(isMessage).length;

@@ -4,7 +4,7 @@ import type { UnsequencedRecord } from './records/log.ts';
 import type { ToolOutcome } from './records/results.ts';
 import { callKey } from './tool-records.ts';
 
-/** What the model reads after a message of its own that was cut off. */
+/** The text for the model after a message of its own that was cut off. */
 export const CUT_OFF = '[Your message above was stopped before it was complete.]';
 
 /** How many calls of a sub-agent are named, and the bytes of the arguments of each. */
@@ -19,8 +19,8 @@ const BEGUN: Partial<Record<ToolOutcome, string>> = {
 };
 
 /**
- * The calls that a sub-agent and its own sub-agents have begun, as a text for the model of its parent: of a sub-agent
- * that was stopped it gets no answer that would tell of them. Undefined if there are none.
+ * The calls that a sub-agent and its own sub-agents have begun, as a text for the model of its parent: a stopped
+ * sub-agent has no result that would mention them. Undefined if there are none.
  */
 export function begunBy(threadId: string, records: UnsequencedRecord[]): string | undefined {
   const threads = new Set([threadId]);

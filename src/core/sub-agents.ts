@@ -23,14 +23,14 @@ export function startable(depth: number, started: number): number {
 interface ThreadEnd {
   at: string;
   end: ThreadDone['end'];
-  /** What the model of the parent reads. */
+  /** The result for the model of the parent. */
   answer: string;
   isCancelled?: boolean;
   /** The last message of the thread, unless it directly precedes these records. */
   output?: ModelMessage;
 }
 
-/** The records with which a sub-agent ends: the end of its thread, and its answer to the call that has started it. */
+/** The records with which a sub-agent ends: the end of its thread, and the result of the call that has started it. */
 export function endOfThread(
   { threadId, title, parent }: Pick<SubAgent, 'threadId' | 'title' | 'parent'>,
   { at, end, answer, isCancelled = false, output }: ThreadEnd,
@@ -43,7 +43,7 @@ export function endOfThread(
   ];
 }
 
-/** What the parent's model reads of a sub-agent that failed. */
+/** The result, for the parent's model, of a sub-agent that failed. */
 export function failureText(message: string): string {
   return `The sub-agent failed: ${message}`;
 }

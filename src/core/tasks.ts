@@ -10,8 +10,8 @@ export function startsTask({ source }: Pick<Call, 'source'>): boolean {
 }
 
 /**
- * Those of a thread's ready calls that may begin: of the calls that start tasks only as many as there is room for beside
- * its tasks that are not done. One that waits for a person is not done.
+ * The ready calls of a thread that may begin. Calls that start tasks begin only while there is room beside the tasks of
+ * the thread that are not done. A task that waits for a person is not done.
  */
 export function withRoom(
   ready: readonly Call[],
@@ -26,12 +26,12 @@ export function withRoom(
   return ready.filter((call) => !startsTask(call) || room-- > 0);
 }
 
-/** Whether a thread ends because a person has denied a call of it. What was allowed runs before. */
+/** Whether a thread ends because a person has denied a call of it. Allowed calls run before. */
 export function endsByDenial({ agent, isDenied }: Thread, start: Pick<TurnStart, 'endsOnDenial'>): boolean {
   return isDenied && (agent ?? start).endsOnDenial === true;
 }
 
-/** Why a thread ends with what it has said instead of calling its model again; undefined if it does not. */
+/** Why a thread ends with its last message instead of calling its model again; undefined if it does not. */
 export function endingOf(thread: Thread, start: Pick<TurnStart, 'endsOnDenial'>): ThreadEnding | undefined {
   if (endsByDenial(thread, start)) return 'denial';
   const { agent } = thread;

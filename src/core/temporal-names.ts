@@ -18,7 +18,7 @@ export function temporalScheduleId(scheduleId: string): string {
 }
 
 /**
- * The id of the workflow that a schedule starts, with its UUID. Temporal adds the time, a caller something that is used
+ * The id of the workflow that a schedule starts, with its UUID. Temporal appends the time, a caller a text that is used
  * once.
  */
 export function scheduledRunWorkflowId(scheduleId: string): string {
@@ -67,7 +67,7 @@ export const TURN_COMMAND = 'command';
 /** The signal that cancels a turn. */
 export const CANCEL_TURN = 'cancelTurn';
 
-/** What a start that does not continue the turns of an earlier version gives as the details of their termination. */
+/** The details with which the start of a server terminates turns of an earlier version that it does not continue. */
 export const OLD_RULES = 'old-rules';
 
 /** The Temporal header with the id of the request that caused a command. */

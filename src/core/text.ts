@@ -36,8 +36,8 @@ function codePointBytes(point: number): number {
 }
 
 /**
- * Cuts the middle out of a text that takes more than `maxBytes` in JSON; `note` says what is missing, in its place: how
- * many characters, from which position.
+ * Cuts the middle out of a text that takes more than `maxBytes` in JSON; `note` stands in its place: it gets the number
+ * of missing characters, and from which position they are missing.
  */
 export function truncateMiddle(
   text: string,

@@ -17,7 +17,7 @@ export type ThreadEnd =
   | { status: 'stopped' }
   | TurnError;
 
-/** A thread of a turn: what it has done, as far as that decides what it does next, and its calls. */
+/** A thread of a turn: the part of its past that decides what it does next, and its calls. */
 export interface Thread {
   /** Its model calls, and the message that its client has given. */
   steps: number;
@@ -53,7 +53,7 @@ export interface CarriedThread extends Partial<Omit<Thread, 'steps' | 'calls'>> 
 
 interface MadeCallsOptions {
   turnId: string;
-  /** That of the message. */
+  /** The stamp of the result with the message. */
   stamp: string;
   /** Whether the turn waits for people. */
   waits: boolean;
@@ -67,10 +67,10 @@ export function addThread(threads: Threads, agent: SubAgent): void {
   if (call) call.state = 'delegated';
 }
 
-/** The calls that a message has just made, without those that it has answered itself. */
-export function madeCalls(message: ModelMessage, { waits, ...place }: MadeCallsOptions): Call[] {
+/** The calls that a message has just made, without those whose results follow it directly. */
+export function madeCalls(message: ModelMessage, { waits, ...source }: MadeCallsOptions): Call[] {
   const { threadId, toolCalls } = message;
-  const open = new Map(openCallsOf(message, place).map((call) => [call.source.index, call]));
+  const open = new Map(openCallsOf(message, source).map((call) => [call.source.index, call]));
   return toolCalls.flatMap(({ id: toolCallId, route, info }, index): Call[] => {
     if (route.to === 'thread') return [{ threadId, toolCallId, state: 'delegated', votes: [] }];
     const call = open.get(index);
@@ -120,7 +120,7 @@ export function resumedThread({ steps, refused = 0, isDenied, ...agent }: OpenTh
   return { agent, steps, refused, ...(isDenied && { isDenied }) };
 }
 
-/** What the next run of the turn continues. A run continues as new when no call runs. */
+/** The threads that the next Temporal run of the turn continues. A run continues as new when no call runs. */
 export function carriedThreads(threads: Threads, waits: boolean): CarriedThread[] {
   return [...threads.values()].map(
     ({ steps, refused, isGiven, read, planned, isConnected, waitedMs, end, isDenied, agent, calls: all }) => {
@@ -158,7 +158,7 @@ export function waitingIn(threads: Threads): Waiting {
   return waitingOf({ pending, threads: subAgents });
 }
 
-/** What people answer comes first: what the message asks, then what has come of its calls. */
+/** Questions to people come first: those of the message, then those that its calls have raised. */
 function rank(pending: PendingCall): number {
   if (pending.needs === 'order') return 3;
   if (pending.needs === 'sign_in') return 2;

@@ -11,15 +11,15 @@ import type { Usage } from './records/usage.ts';
 import type { Subject } from './subject.ts';
 import { callKey, type CallKey } from './tool-records.ts';
 
-/** What a turn waits for. `question`: that of an MCP server; `outcome`: a person is to say how a call has ended. */
+/** What a turn waits for. `question`: the answer to an MCP server; `outcome`: a person's report of a call's end. */
 type WaitFor = 'approval' | 'response' | 'question' | 'outcome' | 'sign_in' | 'toolkits' | 'agent';
 
-/** What a turn has spent time on. Times are ISO-8601; one that is absent is not known, or not there yet. */
+/** What a turn has spent time on. Times are ISO-8601; an absent time is not known, or not there yet. */
 export interface Span extends Called {
   kind: 'queue' | (typeof ACTIVITY_KINDS)[AppendingActivity] | 'wait' | 'pause' | 'thread';
-  /** Null for what concerns the whole turn. */
+  /** Null if it concerns the whole turn. */
   threadId: string | null;
-  /** When the call was scheduled; its first attempt has it. */
+  /** When the call was scheduled; only its first attempt has it. */
   scheduledAt?: string;
   startedAt?: string;
   endedAt?: string;
@@ -36,10 +36,10 @@ export interface Span extends Called {
   outcome?: string;
   failure?: string;
   reason?: string;
-  /** That of all attempts of the model call, with the last one. */
+  /** The usage of all attempts of the model call, on the last one. */
   usage?: Usage;
   waitsFor?: WaitFor | PauseReason;
-  /** Who ends the wait; absent for a wait that others than people and clients end. */
+  /** Who ends the wait; absent if neither a person nor a client does. */
   waitedFor?: 'person' | 'client';
   /** Who has begun a pause. */
   startedBy?: Subject;
@@ -47,28 +47,28 @@ export interface Span extends Called {
   endedBy?: Subject;
 }
 
-/** An attempt that Temporal knows of, and the log does not: its activity has not ended. */
+/** An activity that Temporal describes, and that is not in the log: it has not ended. */
 export interface PendingActivity extends Omit<EndedActivity, 'status'> {
   /** The last one has not ended. */
   attempts: Attempt[];
 }
 
-/** In ISO-8601 of one format, texts have the order of the times. What has not begun comes last. */
+/** In ISO-8601 of one format, texts have the order of the times. Spans that have not begun come last. */
 function beginOf({ startedAt, scheduledAt, endedAt, isOpen }: Span): string {
   return startedAt ?? scheduledAt ?? endedAt ?? (isOpen ? '~' : '');
 }
 
 /**
- * What a turn has spent its time on, according to its log, record by record, and what it does now. Logs of versions that
- * did not keep attempts give one span for each call, with the times that they have.
+ * What a turn has spent its time on, according to its log, record by record, and what it does now. Logs of versions
+ * that did not keep attempts have one span for each call, with the times that they have.
  */
 export class Timeline {
   readonly #spans: Span[] = [];
-  /** By what ends them. */
+  /** The open spans, by the key of what ends them. */
   readonly #open = new Map<string, Span>();
   /** The calls of the turn's own messages. */
   readonly #calls = new Map<string, ToolCall>();
-  /** When those of them began that have run without an activity of their own, as far as it is known. */
+  /** When the calls began that ran without an activity of their own, if that is known. */
   readonly #begun = new Map<string, string>();
   readonly #seen = new Set<string>();
 
@@ -150,7 +150,7 @@ export class Timeline {
 
   #addPending(pending: readonly PendingActivity[]): void {
     for (const activity of pending) {
-      // It has ended since Temporal was asked.
+      // It has ended since Temporal described it.
       if (this.#seen.has(activityKey(activity))) continue;
       const spans = this.#spansOf(activity);
       this.#spans.push(...spans.map((span, i): Span => (i === spans.length - 1 ? { ...span, isOpen: true } : span)));
@@ -166,7 +166,7 @@ export class Timeline {
       if (item.type === 'user.message') continue;
       const { threadId, toolCallId, by: endedBy = createdBy } = item;
       const isApproval = item.type === 'user.tool_approval';
-      // The turn before has asked: its log has the beginning.
+      // The previous turn has asked: its log has the beginning of the wait.
       this.#spans.push({
         kind: 'wait',
         waitsFor: isApproval ? 'approval' : 'response',
@@ -250,16 +250,16 @@ export class Timeline {
   }
 
   #spansOf({ name, threadId, messageId, toolCallId, scheduledAt, attempts }: Omit<EndedActivity, 'status'>): Span[] {
-    const place = { ...(messageId !== undefined && { messageId }), ...(toolCallId !== undefined && { toolCallId }) };
+    const ids = { ...(messageId !== undefined && { messageId }), ...(toolCallId !== undefined && { toolCallId }) };
     const called = toolCallId === undefined ? {} : calledTool(this.#calls.get(callKey({ threadId, toolCallId })));
-    const call = { kind: ACTIVITY_KINDS[name], threadId, ...place, ...called };
+    const call = { kind: ACTIVITY_KINDS[name], threadId, ...ids, ...called };
     if (attempts.length === 0) return [{ ...call, scheduledAt }];
     return attempts.map(({ number, ...attempt }, i): Span => {
       return { ...call, ...(i === 0 && { scheduledAt }), attempt: number, ...attempt };
     });
   }
 
-  /** What has waited for a sign-in is tried again. */
+  /** Ends the wait for a sign-in of a call that is tried again. */
   #endSignIn({
     name,
     threadId,
@@ -302,7 +302,7 @@ function asked({ threadId, toolCallId, needs, elicitation, unknownOutcome }: Ans
   return { kind: 'wait', threadId, toolCallId, waitsFor, waitedFor };
 }
 
-/** What a call has called, as its log names it. */
+/** The tool of a call, as its log names it. */
 export function calledTool(call: Pick<ToolCall, 'name' | 'info'> | undefined): Called {
   if (!call) return {};
   const { name, info } = call;

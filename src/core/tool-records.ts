@@ -20,7 +20,7 @@ export function callKey(call: CallKey): string {
 }
 
 /**
- * The operation id of a call: `<turn>/<call>`, or `<run>/<call>`. Calls are numbered per conversation, and the threads of
+ * The operation id of a call: `<turn>/<call>`, or `<run>/<call>`. Calls are numbered per conversation; threads of
  * sub-agents have their own.
  */
 export function operationIdOf(
@@ -72,8 +72,8 @@ export function unsuccessfulResponse(
 }
 
 /**
- * The result of a call that a person has denied. The content is the bare reason: here it may be a reference, which cannot
- * be put into a sentence. A call whose outcome is unknown is not run again: that remains its outcome.
+ * The result of a call that a person has denied. The content is only the reason: it may be a reference, which cannot be
+ * put into a sentence. A call whose outcome is unknown is not run again: that remains its outcome.
  */
 export function denial(call: PendingCall, reason: string | undefined, at: string): Omit<ToolResponse, 'id'> {
   const { threadId, toolCallId, unknownOutcome } = call;
@@ -81,7 +81,7 @@ export function denial(call: PendingCall, reason: string | undefined, at: string
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
-/** The result that a client has given, or that it has none: the tool threw an error. */
+/** The result that a client has given, or the error that its tool has thrown. */
 export function clientResponse(
   { threadId, toolCallId, edited }: CallKey & Pick<PendingCall, 'edited'>,
   { isError, error, hash, ...result }: ClientResult,
@@ -101,27 +101,27 @@ export function clientResponse(
   };
 }
 
-/** A call of a message that the server or the client is to run; `needs` says what it first waits for, if it does. */
+/** A call of a message that the server or the client is to run; `needs` is what it first waits for, if it does. */
 type OpenCall = Omit<PendingCall, 'needs'> & Partial<Pick<PendingCall, 'needs'>>;
 
 /** The calls of a message that the server or the client is to run. `stamp` is that of the result with the message. */
 export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: string; stamp: string }): OpenCall[] {
   return message.toolCalls.flatMap(({ id: toolCallId, route, info, arguments: args }, index): OpenCall[] => {
-    const place = { turnId, messageId: message.id, stamp, index };
+    const position = { turnId, messageId: message.id, stamp, index };
     const call = { threadId: message.threadId, toolCallId };
     switch (route.to) {
       case 'answered':
       case 'thread':
         return [];
       case 'client':
-        return [{ ...call, needs: 'response', source: place }];
+        return [{ ...call, needs: 'response', source: position }];
       case 'session':
-        // To create the session again changes nothing.
-        return [{ ...call, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
+        // Creating the session again changes nothing.
+        return [{ ...call, source: { ...position, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
         const { approval, action } = route;
         const run = pick(route, 'effect', 'callHash', 'order', 'inSandbox', 'startsTask', 'hasBegun');
-        const source = { ...place, run };
+        const source = { ...position, run };
         if (!approval) return [{ ...call, source }];
         const asked = action && { action: { ...action, info, arguments: args } };
         return [{ ...call, needs: 'approval', source, ...pick(route, 'policy', 'requesters'), ...asked }];
@@ -130,20 +130,20 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
   });
 }
 
-/** A call as messages to people name it. */
+/** The name of a call in messages to people. */
 export function callName({ threadId, toolCallId }: CallKey): string {
   return `tool call ${toolCallId} of thread ${threadId}`;
 }
 
-/** Why the approval of a call is asked for once more, for the people who decide. */
+/** Why the approval of a call is requested again, for the people who decide. */
 export const ASKED_AGAIN =
   'This call was approved before and has not run: the connection to its server was replaced since earlier calls of the ' +
   'conversation, and what the server held for them, such as open pages, processes or a login, is lost. Decide again ' +
   'whether it is to run; edited arguments have to be sent again.';
 
 /**
- * How a call that a person has approved is asked about once more if its connection was replaced. Undefined if nobody has
- * approved it, or if it was asked about again before: it then runs, since its deciders know that the state is lost.
+ * How a call that a person has approved is asked about once more if its connection was replaced. Undefined if no person
+ * has approved it, or if it was asked about again before: it then runs, since its approvers know of the loss.
  */
 export function onReplacedOf(
   call: Partial<Pick<PendingCall, 'needs' | 'policy' | 'requesters' | 'isAskedAgain' | 'onReplaced'>>,
@@ -153,8 +153,8 @@ export function onReplacedOf(
 }
 
 /**
- * A call that waits behind others of its server until a later run or turn. An approval before that keeps its effect: the
- * call is asked about once more if its connection is replaced while it waits.
+ * A call that waits behind others of its server until a later Temporal run or a later turn. An earlier approval keeps
+ * its effect: the call is asked about once more if its connection is replaced while it waits.
  */
 export function heldCall<C extends Omit<PendingCall, 'needs'> & Parameters<typeof onReplacedOf>[0]>(
   call: C,
@@ -176,11 +176,11 @@ export function waitingAfter(
   // It has begun, and waits for the user's answer to its server.
   if (elicitation) return { ...begun, elicitation };
   if (!onUnknown || unknownOutcome === undefined) return undefined;
-  // Running it again takes the votes that it took before, and no time limit.
+  // Running it again requires the same votes as before, and has no time limit.
   return { ...begun, policy: votesOf(onUnknown.policy), ...pick(onUnknown, 'requesters'), unknownOutcome };
 }
 
-/** Who has to agree that a call runs again, as a policy without a time limit. */
+/** The votes that are required to run a call again, as a policy without a time limit. */
 export function votesOf(policy: Omit<ApprovalPolicy, 'onExpiry'> = { quorum: 1 }): ApprovalPolicy {
   const votes = pick(policy, 'quorum', 'approvers', 'excludeRequester');
   return { ...votes, onExpiry: 'deny', mayEditArguments: false };
@@ -191,7 +191,7 @@ export function isAnswerable({ needs }: Pick<PendingCall, 'needs'>): boolean {
   return needs === 'approval' || needs === 'response';
 }
 
-/** Whether code does not wait for a decision on a call any more. @param now milliseconds since 1970 */
+/** Whether code no longer waits for a decision on a call. @param now milliseconds since 1970 */
 export function isOverdue({ action }: Partial<Pick<PendingCall, 'action'>>, now: number): boolean {
   return action?.expiresAt !== undefined && action.expiresAt <= now;
 }
@@ -206,7 +206,7 @@ export function hasBegun({ elicitation, unknownOutcome }: Partial<PendingCall>):
   return elicitation !== undefined || unknownOutcome !== undefined;
 }
 
-/** Whether a call waits because of what came of it, not of its message. */
+/** Whether a call waits because of its own outcome, not because of its message. */
 export function hasBeenAsked({ elicitation, unknownOutcome, isAskedAgain }: Partial<PendingCall>): boolean {
   return elicitation !== undefined || unknownOutcome !== undefined || isAskedAgain === true;
 }

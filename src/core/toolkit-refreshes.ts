@@ -7,7 +7,7 @@ import type { ToolkitRefresh, Verdict } from './turn-command.ts';
 interface State {
   messageId: string;
   pending: string[];
-  /** The hashes of the answers. */
+  /** The hashes of the accepted refreshes. */
   answered: [toolkit: string, hash: string][];
 }
 

@@ -23,8 +23,8 @@ const SPAN_ID_BITS = 64;
 
 /**
  * The span of a turn, which is the parent of all spans of the turn. Its id derives from the turn's id, so every worker
- * that knows the trace knows the span, before the turn starts and after it ends, without a random number.
- * Undefined if `parent` is not valid W3C Trace Context.
+ * that has the trace can derive the span, before the turn starts and after it ends, without a random number. Undefined
+ * if `parent` is not valid W3C Trace Context.
  */
 export function turnContext(parent: TraceContext, turnId: string): TraceContext | undefined {
   const [, trace, flags] = /^00-([\da-f]{32})-[\da-f]{16}-([\da-f]{2})$/.exec(parent.traceparent) ?? [];

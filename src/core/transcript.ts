@@ -36,7 +36,7 @@ const NOT_BEGUN =
 const NOT_ANSWERED =
   'This tool call asked the user for input that was not given in this conversation: it was not completed here.';
 
-/** What stands before the first result of a connection that has replaced another one. */
+/** The text before the first result of a connection that has replaced another one. */
 export const CONNECTION_REPLACED =
   '[The connection to this MCP server was replaced since your last call of it: what the server held for you, such as open pages, processes or a login, was lost before this call ran.]';
 
@@ -45,11 +45,11 @@ type ToolResult =
   | Extract<UnsequencedRecord, { kind: 'tool.response' }>
   | Extract<InputItem, { type: 'user.tool_response' }>;
 
-/** What is known of a call beside its message: what it waited for last, and its result. */
+/** The facts about a call outside its message: what it waited for last, and its result. */
 interface KnownCall {
   pending?: PendingCall;
   result?: ToolResult;
-  /** A record that is lost follows it, which may have been its result. */
+  /** A lost record follows the call, and may have been its result. */
   mayHaveRun?: true;
 }
 
@@ -57,18 +57,18 @@ interface KnownCall {
 const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 
 /**
- * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress. That of
- * a sub-agent begins with its task, and has nothing of its parent's.
+ * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress. The
+ * conversation of a sub-agent begins with its task, and contains nothing of its parent's.
  *
  * Providers reject a tool call that is not directly followed by exactly one result. So the result of each call is
  * looked up in the whole chain (an approved call runs in a later turn than the one that requested it), and a call
- * without a result gets one that says that it was not executed.
+ * without a result gets the result that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
   return indexedTranscript(records, threadId).map(({ item }) => item);
 }
 
-/** An item of a conversation, and the index of the record that it is of. The results of calls are of their message. */
+/** An item of a conversation, and the index of its record. Results of calls have the index of their message. */
 export interface IndexedItem {
   item: TranscriptItem;
   at: number;
@@ -106,7 +106,7 @@ export function userText(text: string): TranscriptItem {
 }
 
 interface Conversation {
-  /** Those of the message's thread, by their ids. */
+  /** The calls of the message's thread, by their ids. */
   calls: ReadonlyMap<string, KnownCall>;
   records: UnsequencedRecord[];
   /** See `connectionsOf`. */
@@ -134,14 +134,14 @@ function assistantItems(message: ModelMessage, { calls, ...conversation }: Conve
   ];
 }
 
-/** A message whose text has what the model has said. */
+/** The message with the transcript of its audio in its text. */
 function asText(message: ModelMessage): ModelMessage {
   if (!message.audio) return message;
   const { audio, ...written } = message;
   return { ...written, content: [message.content, audio.transcript].filter(Boolean).join('\n') };
 }
 
-/** What the model is told of an answer that is not the JSON that the agent requires. */
+/** The message to the model after an answer that is not the JSON that the agent requires. */
 function misfit({ structured }: ModelMessage): TranscriptItem[] {
   if (!structured || structured.fits) return [];
   const { problem, isAnyJson } = structured;
@@ -171,7 +171,7 @@ function toolItem(
   return item;
 }
 
-/** The text of a result for the model; with what a sub-agent had begun that was stopped. */
+/** The text of a result for the model; for a stopped sub-agent, with the calls that it had begun. */
 function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
   const text = executedWith(result.arguments, responseText(result));
   if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
@@ -180,8 +180,8 @@ function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records:
 }
 
 /**
- * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
- * others the call ran.
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result contains the
+ * arguments with which the call ran.
  */
 export function executedWith(args: string | undefined, text: string): string {
   if (args === undefined) return text;
@@ -194,7 +194,7 @@ function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'to
 
 function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string, KnownCall> {
   const calls = new Map<string, KnownCall>();
-  // The call of a result may be in a turn that is not read any more, and a later call may have the same id.
+  // The call of a result may be in a turn that is no longer read, and a later call may have the same id.
   const known = (key: CallKey) => (key.threadId === threadId ? calls.get(key.toolCallId) : undefined);
   for (const record of records) {
     if ('isLost' in record) for (const call of calls.values()) call.mayHaveRun = true;
@@ -218,9 +218,9 @@ function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string,
 }
 
 /**
- * The connections with state on which the last call of each server ran, of the thread or, if it has made none, of the
- * conversation; and the thread's results that are the first of a connection which has replaced that one. Results without
- * a connection say nothing: their servers keep no state.
+ * For each server, the connection with state of the thread's last call or, if it has made none, of the conversation's
+ * last call; and the thread's results that are the first on a connection which has replaced that one. Results without a
+ * connection do not count: their servers keep no state.
  */
 export function connectionsOf(
   records: UnsequencedRecord[],
@@ -246,8 +246,8 @@ export function connectionsOf(
 }
 
 /**
- * The connections with state on which a call to a server relies: that of the last call before its message, of its thread
- * or, if it has made none, of the conversation, and those of the calls since. None for the first call to a server.
+ * The connections with state on which a call to a server relies: the one of the last call before its message, of its
+ * thread or else of the conversation, and those of later calls. Empty for the first call to a server.
  */
 export function connectionsReliedOn(
   records: UnsequencedRecord[],

@@ -59,16 +59,16 @@ interface TaskEnd {
 }
 
 /**
- * What happens in a turn between its activities: the calls that wait for a person or a client (`pause: "wait"`), and for
- * any turn its pauses and the messages that it gets, as a state machine without time and I/O of its own. The workflow
- * runs it to know which calls may run, and every reader to make the records of the commands, so both get the same state
- * from the same history. Everything that is not an activity's result happens at the end of a workflow task, in this order:
+ * The state machine of a running turn between its activities, without time and I/O of its own: the calls that wait for
+ * a person or a client (`pause: "wait"`), and for any turn its pauses, messages and budget. The workflow runs it to
+ * decide which calls may run, and every reader to make the records of commands, so both get the same state from the
+ * same history. Everything that is not an activity's result happens at the end of a workflow task, in this order:
  *
  * 1. the results of the task's activities: `add`;
  * 2. `endTask`: requests for the answers that the results require, then the commands in the order of the history, then
  *    what the time requires (expiry, escalation), then whether the turn is paused.
  *
- * The end of the task is the first moment whose time both know: `now` is the start of the task, which is the workflow's
+ * The end of the task is the first moment whose time both have: `now` is the start of the task, which is the workflow's
  * `Date.now()`.
  */
 export class TurnActions {
@@ -83,7 +83,7 @@ export class TurnActions {
   readonly #idlePauses: IdlePauses;
   readonly steering: Steering;
   readonly #given: RecentCommands;
-  /** It is about to end: it asks for nothing more, and waits for nothing. */
+  /** The turn is about to end: it asks for nothing more, and waits for nothing. */
   #isCancelled = false;
   #isForced: boolean;
   readonly #signIns: AwaitedSignIns;
@@ -94,7 +94,7 @@ export class TurnActions {
   readonly limits: ResponseLimits;
   /** A call of the root agent has no result of its tool. A turn that fails by it never continues as new. */
   #lacksResult = false;
-  /** The first one. */
+  /** The first failure. */
   #failure: Pick<TurnError, 'message' | 'code'> | undefined;
 
   constructor(start: TurnStart) {
@@ -167,7 +167,7 @@ export class TurnActions {
     return this.#isForced;
   }
 
-  /** Why the turn must end: an approval has expired whose policy says so, or the turn has waited for too long. */
+  /** Why the turn must end: an approval whose policy ends the turn has expired, or the turn has waited for too long. */
   get failure(): Pick<TurnError, 'message' | 'code'> | undefined {
     return this.#failure;
   }
@@ -220,7 +220,7 @@ export class TurnActions {
     this.#lacksResult ||= threadId === ROOT_THREAD;
   }
 
-  /** Adds a record of an activity's result; `stamp` is that of the result, which an activity that failed has not. */
+  /** Adds a record of an activity's result; `stamp` is the result's; an activity that failed has none. */
   add(record: UnsequencedRecord, stamp = ''): void {
     this.budget.add(record);
     if (record.kind === 'model.message') {
@@ -248,15 +248,15 @@ export class TurnActions {
       if (route.to === 'session') this.delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
     const calls = madeCalls(message, { turnId: this.#start.turnId, stamp, waits: this.waits });
     thread.calls = new Map(calls.map((call) => [call.toolCallId, call]));
-    // Code that has waited for people may be gone.
+    // Code that has waited for people may have ended.
     if (isCode(thread)) thread.isConnected = calls.every(({ state }) => state !== 'new');
   }
 
-  /** Without calls it is the thread's model that was not called. */
+  /** A record without calls: the thread's model was not called. */
   #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
     if (calls.length === 0 && this.waits && !this.#isForced) this.#signIns.require({ threadId, servers });
     for (const call of calls) {
-      // It was to run again: a sign-in does not make its first outcome known.
+      // The call was to run again: a sign-in does not reveal its first outcome.
       const unknownOutcome = this.questions.find(call)?.unknownOutcome;
       const asked = this.#isForced ? 'new' : 'waiting';
       const state = this.#signIns.hasEnded(call.signInId) ? 'ready' : asked;
@@ -367,7 +367,7 @@ export class TurnActions {
     const records = answers.flatMap((answer) => {
       const added = this.questions.answer(answer, subject, now);
       for (const record of added) {
-        // A call that a person does not let run has the result that they have given it.
+        // Only a response counts: a call that a person has denied has the denial as its result.
         const isGiven = answer.type === 'user.tool_response' && record.kind === 'tool.response';
         if (isGiven && hasNoResult(record)) this.lackResult(record);
       }
@@ -401,7 +401,7 @@ export class TurnActions {
     return [...this.#giveUpUnbegun(now), ...this.#giveUpWaits(now), ...this.#giveUpInterrupted(now)];
   }
 
-  /** Cells and tasks that have not begun would only be interrupted. */
+  /** Ends cells and tasks that have not begun: they would only be interrupted. */
   #giveUpUnbegun(now: number): UnsequencedRecord[] {
     const calls = [...this.threads.values()].flatMap((thread) => [...thread.calls.values()]);
     const unbegun = calls.filter((call) => call.state === 'ready' && (isCell(call) || startsTask(call)));
@@ -414,7 +414,7 @@ export class TurnActions {
     return this.#counted(settleCalls(callsOfInterrupted(this.threads, this.#isForced), text, isoTime(now)));
   }
 
-  /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
+  /** Ends all waits: a turn that is to answer does not wait, not even for the questions of calls that began before. */
   #giveUpWaits(now: number): UnsequencedRecord[] {
     return this.#counted(this.questions.giveUp(now));
   }
@@ -449,8 +449,8 @@ export class TurnActions {
   }
 
   /**
-   * Whether a command says nothing new: the turn is in the state that it asks for, or was given all of it before. A call
-   * may ask again, and be given an equal answer: a command whose calls all wait for it is new.
+   * Whether a command changes nothing: the turn is in the requested state, or has accepted all parts of the command
+   * before. A call may ask again and get an equal answer, so a command whose calls all wait for an answer is new.
    */
   isRepetition(command: PauseCommand | ForceCommand | SteerCommand | AnswerCommand): boolean {
     if (command.type === 'pause') return this.#isPausedByRequest;
@@ -473,7 +473,7 @@ export class TurnActions {
     return this.#refresh.refuse(refreshes);
   }
 
-  /** What the turn waits for, if no thread has anything to do. */
+  /** What the turn waits for, if all threads are idle. */
   get #waitsFor(): IdleReason | undefined {
     return this.waits ? idleReason([...this.threads].map(([id, thread]) => this.#idleThread(id, thread))) : undefined;
   }
@@ -484,7 +484,7 @@ export class TurnActions {
     const reasons = all.filter(isUnanswered).map(({ needs }): IdleReason => (needs === 'sign_in' ? needs : 'action'));
     if (this.#signIns.isWaiting(threadId)) reasons.push('sign_in');
     const isDelegated = all.some(({ state }) => state === 'delegated');
-    // What others work on comes first, and takes as long as it takes.
+    // Delegated work has no time limit, so the refresh waits for it.
     if (this.#needsRefresh(threadId) && !isDelegated) reasons.push('action');
     if (this.delegations.started.some((one) => one.threadId === threadId)) reasons.push('delegation');
     return { isWorking: running.length + ready.length > 0, reasons, isDelegated };

@@ -25,19 +25,19 @@ import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 /** What a run of a turn passes on when it continues as new. */
 interface State {
   limit: BudgetAmounts;
-  ahead: WorkAhead;
+  ahead: RemainingWork;
   shared?: BudgetReport;
 }
 
-/** What the root agent still does, as far as its last message says. */
-interface WorkAhead {
+/** What the root agent still does, according to its last message. */
+interface RemainingWork {
   /** The calls of the message that run, or are about to. */
   calls: string[];
   /** The model is called again after them. */
   isModelCalled: boolean;
 }
 
-const NOTHING_AHEAD: WorkAhead = { calls: [], isModelCalled: false };
+const NOTHING_LEFT: RemainingWork = { calls: [], isModelCalled: false };
 
 /** How a command raises a budget. */
 type Raise = Pick<PauseCommand, 'budget' | 'shared'>;
@@ -49,9 +49,9 @@ interface TurnBudgetOptions {
 }
 
 /**
- * The budget of a turn. It is reached at the end of the workflow task in which the log says so, by all threads together,
- * and then holds the turn, unless the turn is about to end: no thread begins a model call or a tool call, and what runs
- * ends. A part of `TurnActions`.
+ * The budget of a turn, for all threads together. It is reached at the end of the workflow task whose records reach it,
+ * and then holds the turn, unless the turn is about to end: no thread begins a model call or a tool call, and running
+ * calls end. A part of `TurnActions`.
  */
 export class TurnBudget {
   readonly #budget: Budget | undefined;
@@ -63,26 +63,26 @@ export class TurnBudget {
   readonly #queuedMs: number;
   #limit: BudgetAmounts;
   #totals: TurnTotals;
-  #ahead: WorkAhead;
+  #remaining: RemainingWork;
   /** The budget of the session or the subject that was reached, and was not raised yet. */
   #shared: BudgetReport | undefined;
-  /** That budget, as it was raised. */
+  /** The shared budget, after it was raised. */
   #raised: BudgetReport | undefined;
   #failure: string | undefined;
 
   constructor({ start, pauses, steering }: TurnBudgetOptions) {
     const { budget, pause, createdAt, begun, carry } = start;
-    const { limit, ahead = { calls: [], isModelCalled: true }, shared } = carry?.budget ?? {};
+    const { limit, ahead: remaining = { calls: [], isModelCalled: true }, shared } = carry?.budget ?? {};
     this.#budget = budget;
     this.#pauses = pauses;
     this.#steering = steering;
     this.#waits = pause === 'wait';
     this.#createdAt = Date.parse(createdAt);
     this.#queuedMs = begun ? Date.parse(begun.at) - this.#createdAt : 0;
-    // The calls of the turn themselves check a budget that it shares.
+    // A budget that the turn shares is checked by its calls themselves.
     this.#limit = limit ?? (budget?.scope === 'turn' ? budget.limit : {});
     this.#shared = shared;
-    this.#ahead = ahead;
+    this.#remaining = remaining;
     const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
     this.#totals = { usage, modelCalls, toolCalls };
   }
@@ -91,10 +91,10 @@ export class TurnBudget {
   get state(): State | undefined {
     const shared = this.#shared;
     if (!this.#budget && !shared) return undefined;
-    return { limit: this.#limit, ahead: this.#ahead, ...(shared && { shared }) };
+    return { limit: this.#limit, ahead: this.#remaining, ...(shared && { shared }) };
   }
 
-  /** The budget for which the turn is paused, if it shares that one with others. */
+  /** The budget for which the turn is paused, if the turn shares it with others. */
   get shared(): BudgetReport | undefined {
     return this.#shared;
   }
@@ -103,7 +103,7 @@ export class TurnBudget {
     return this.#pauses.has('budget');
   }
 
-  /** Why the turn must end: its budget was reached, and is not asked about. */
+  /** Why the turn must end: its budget was reached, and does not pause it. */
   get failure(): string | undefined {
     return this.#failure;
   }
@@ -127,10 +127,10 @@ export class TurnBudget {
     if (!this.#budget) return;
     this.#totals = addRecord(this.#totals, record);
     if (!('threadId' in record) || record.threadId !== ROOT_THREAD) return;
-    if (record.kind === 'model.message') this.#ahead = workAfter(record, this.#waits);
+    if (record.kind === 'model.message') this.#remaining = workAfter(record, this.#waits);
     if (record.kind !== 'tool.response') return;
-    const { calls, isModelCalled } = this.#ahead;
-    this.#ahead = { calls: calls.filter((id) => id !== record.toolCallId), isModelCalled };
+    const { calls, isModelCalled } = this.#remaining;
+    this.#remaining = { calls: calls.filter((id) => id !== record.toolCallId), isModelCalled };
   }
 
   /** A model call was not made, because a budget that the turn shares was reached. */
@@ -143,7 +143,7 @@ export class TurnBudget {
     return this.#mayChange && this.#isReached(now) !== this.isHolding;
   }
 
-  /** `by`: whose command has raised the budget. */
+  /** `by`: the subject whose command has raised the budget. */
   endTask(now: number, by: Subject | undefined): UnsequencedRecord[] {
     if (!this.#mayChange) return [];
     const isReached = this.#isReached(now);
@@ -180,7 +180,7 @@ export class TurnBudget {
     return BUDGET_KINDS.every((kind) => this.#limit[kind] === next[kind]);
   }
 
-  /** Readers may have been shown the beginning of the root agent's message at its place: no record comes before it. */
+  /** Readers may have seen the beginning of the root agent's message at its position: no record may precede it. */
   get #mayChange(): boolean {
     const isKnown = this.#budget !== undefined || this.#shared !== undefined || this.isHolding;
     return isKnown && this.#failure === undefined && !this.#steering.isCalling;
@@ -188,9 +188,9 @@ export class TurnBudget {
 
   #isReached(now: number): boolean {
     if (this.#shared) return true;
-    const { calls, isModelCalled } = this.#ahead;
-    const isWorkAhead = calls.length > 0 || isModelCalled || this.#steering.hasUnread;
-    return isWorkAhead && isReached(this.#ownReport(now));
+    const { calls, isModelCalled } = this.#remaining;
+    const isWorkLeft = calls.length > 0 || isModelCalled || this.#steering.hasUnread;
+    return isWorkLeft && isReached(this.#ownReport(now));
   }
 
   #report(now: number): BudgetReport {
@@ -215,10 +215,10 @@ export function budgetExceeded(report: BudgetReport): Refusal {
  * What the root agent does after a message. A turn that does not wait ends with the calls that ask, and those that wait
  * behind them, once the others have ended.
  */
-function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
+function workAfter(message: ModelMessage, waits: boolean): RemainingWork {
   const { finishReason, toolCalls } = message;
-  if (finishReason === 'cancelled' || finishReason === 'error') return NOTHING_AHEAD;
-  if (finishReason === 'length' && !violatesSchema(message)) return NOTHING_AHEAD;
+  if (finishReason === 'cancelled' || finishReason === 'error') return NOTHING_LEFT;
+  if (finishReason === 'length' && !violatesSchema(message)) return NOTHING_LEFT;
   const held = waits ? undefined : heldByAsking(toolCalls);
   const running = toolCalls.filter((call) => call.route.to !== 'answered' && !asks(call.route) && !held?.has(call));
   const isAnswered = toolCalls.length > 0 && (waits || !toolCalls.some(({ route }) => asks(route)));

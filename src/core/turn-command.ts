@@ -52,8 +52,8 @@ export interface PauseCommand {
 }
 
 /**
- * All threads answer with their next model calls, which offer no tools. A turn that is paused is resumed, and calls that
- * wait are not answered any more.
+ * All threads answer with their next model calls, which offer no tools. A paused turn is resumed, and waiting calls no
+ * longer accept answers.
  */
 export interface ForceCommand {
   type: 'force_answer';
@@ -61,7 +61,7 @@ export interface ForceCommand {
   subject: Subject;
 }
 
-/** The code of a thread, which runs or waits, ends, and the turn continues. What it waits for is not answered any more. */
+/** Ends the code of a thread, which runs or waits; the turn continues. Its waiting calls no longer accept answers. */
 export interface InterruptCommand {
   type: 'interrupt';
   id: string;
@@ -70,11 +70,11 @@ export interface InterruptCommand {
   threadId: string;
 }
 
-/** A caller, with what it may do in the session, apart from what policies allow it. */
+/** A caller, with its rights in the session, apart from those that policies give it. */
 export interface Answerer extends Caller {
   mayDecide: boolean;
   mayRespond: boolean;
-  /** It may not read the session: of its calls, only those exist for it whose policies name it. */
+  /** The caller may not read the session: it sees only the calls whose policies name it. */
   isStranger?: true;
 }
 
@@ -83,7 +83,7 @@ export type Answer =
   | (Extract<InputItem, { type: 'user.tool_approval' }> & { remembers?: true })
   | (Extract<InputItem, { type: 'user.tool_response' }> & ClientResult);
 
-/** The result of a call as its client gives it. */
+/** The result of a call that its client has sent. */
 export interface ClientResult extends Pick<ToolResponse, 'content' | 'files' | 'fullText' | 'error'> {
   /** The tool reports an error. */
   isError?: true;
@@ -94,5 +94,5 @@ export interface ClientResult extends Pick<ToolResponse, 'content' | 'files' | '
 /** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
 export type CommandEvent = TurnCommand | { type: 'cancelled' };
 
-/** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
+/** The decision of a turn on a command: a refusal, or undefined if it was accepted. */
 export type Verdict = Refusal | undefined;

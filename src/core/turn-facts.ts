@@ -16,9 +16,9 @@ export type OpenActivity = Pick<EndedActivity, 'name' | 'threadId' | 'toolCallId
 };
 
 /**
- * What only the history of a turn knows of its activities: when they were scheduled, begun and ended, by which workers,
- * and in which attempts. It goes into the log with the record that an activity has made or, without one, with the next
- * record of its run. A part of `Turn`, on which nothing else of it depends: the workflow does not have it.
+ * Facts of a turn's activities that only its history contains: when they were scheduled, begun and ended, by which
+ * workers, and in which attempts. They go into the log with the record that an activity has made or, without one, with
+ * the next record of its run. A part of `Turn`, on which nothing else of it depends: the workflow does not have it.
  */
 export class TurnFacts {
   readonly #running = new Map<number, RunningActivity>();
@@ -27,10 +27,10 @@ export class TurnFacts {
 
   /** The activities that have not ended. */
   get open(): OpenActivity[] {
-    return [...this.#running.values()].map(({ activityId, ...running }) => ({ activityId, ...placeOf(running) }));
+    return [...this.#running.values()].map(({ activityId, ...running }) => ({ activityId, ...identityOf(running) }));
   }
 
-  /** Adds what an event of the history says to the entries that follow from the event. */
+  /** Adds the facts of an event of the history to the entries that follow from the event. */
   addTo(entries: LogEntry[], event: HistoryEvent): LogEntry[] {
     const ended = this.#feed(event);
     const [first] = entries;
@@ -46,7 +46,7 @@ export class TurnFacts {
   #feed(event: HistoryEvent): EndedActivity | undefined {
     switch (event.type) {
       case 'started':
-        // Readers that begin with this run do not know those of the one before.
+        // Readers that begin with this run do not have the activities of the one before.
         this.#running.clear();
         this.#ended = [];
         return undefined;
@@ -63,7 +63,7 @@ export class TurnFacts {
       case 'ended':
         return this.#end(event);
       case 'closed':
-        for (const running of this.#running.values()) this.#ended.push({ ...placeOf(running), attempts: [] });
+        for (const running of this.#running.values()) this.#ended.push({ ...identityOf(running), attempts: [] });
         this.#running.clear();
         return undefined;
       default:
@@ -77,7 +77,7 @@ export class TurnFacts {
     if (!running || !facts) return undefined;
     const status = end.how === 'completed' ? end.outcome?.status : undefined;
     const ended: EndedActivity = {
-      ...placeOf(running),
+      ...identityOf(running),
       attempts: attemptsOf(running.begun, facts, at),
       ...(status !== undefined && { status }),
     };
@@ -86,7 +86,7 @@ export class TurnFacts {
   }
 }
 
-function placeOf({ activity, scheduledAt }: RunningActivity): Omit<EndedActivity, 'attempts' | 'status'> {
+function identityOf({ activity, scheduledAt }: RunningActivity): Omit<EndedActivity, 'attempts' | 'status'> {
   const { name, input } = activity;
   const { threadId } = input;
   if (name === 'callModel') return { name, threadId, messageId: input.messageId, scheduledAt };

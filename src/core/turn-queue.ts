@@ -5,7 +5,7 @@ import type { CancelReason } from './records/turn.ts';
 import type { CreateTurnCommand, SessionTurnsState } from './session.ts';
 import { isAnyOpen } from './turn-result.ts';
 
-/** A turn's place in the queue of its session. */
+/** A turn's position in the queue of its session. */
 export interface QueuePosition {
   /** Rises from turn to turn; the queue is in this order. */
   number: number;
@@ -17,15 +17,15 @@ export interface QueuedTurn extends QueuePosition {
   turnId: string;
 }
 
-/** What a turn that has waited in the queue learns when it begins. */
+/** What a turn that has waited in the queue receives when it begins. */
 export type BeginTurn = Pick<TurnStart, 'sequence' | 'previousTurnId'>;
 
-/** A person who waits cannot oversee more, and each has a workflow of its own. */
+/** The longest queue: a person cannot oversee more turns, and each one has a workflow of its own. */
 export const MAX_QUEUED = 20;
 
 /**
  * Whether a command is for the queue, now that its session is in this state. Only messages are: answers to tool calls,
- * and an empty input that continues a turn, are for what the session waits for now, and go ahead of the queue.
+ * and an empty input that continues a turn, are for what the session waits for now, and bypass the queue.
  */
 export function isForQueue({ onRunning, input }: CreateTurnCommand, { open, queue }: SessionTurnsState): boolean {
   return onRunning === 'queue' && hasMessages(input) && (open || queue.length > 0);
@@ -58,13 +58,13 @@ export function nextInQueue({ tip, open, queue }: SessionTurnsState): QueuedTurn
   return isBlocked ? undefined : queue[0];
 }
 
-/** Adds a turn that exists already to the queue, at its place. */
+/** Adds a turn that exists already to the queue, at its position. */
 export function insertQueued(queue: QueuedTurn[], turn: QueuedTurn): QueuedTurn[] {
   if (queue.some(({ turnId }) => turnId === turn.turnId)) return queue;
   return [...queue, turn].toSorted((a, b) => a.number - b.number);
 }
 
-/** What a turn has learnt while it waited in the queue. */
+/** What a turn has received while it waited in the queue. */
 interface Awaited extends Omit<TurnBegun, 'cancelled'> {
   begin: BeginTurn | undefined;
   cancelled: CancelReason | undefined;

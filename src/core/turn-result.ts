@@ -13,9 +13,9 @@ export type ThreadResult =
   | { status: 'continue' };
 
 /**
- * How a turn ends, from the end of its root thread and why it was cancelled, if it was. A cancelled turn ends as cancelled
- * even if its last step had a result, unless the turn was done before. `authors` are the ids of the subjects that have
- * sent the turn messages: they have asked for its calls.
+ * How a turn ends, from the end of its root thread and why it was cancelled, if it was. A cancelled turn ends as
+ * cancelled even if its last step had a result, unless the turn was done before. `authors` are the ids of the subjects
+ * that have sent the turn messages: they are requesters of its calls.
  */
 export function turnResult(
   end: ThreadResult,

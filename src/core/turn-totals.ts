@@ -17,7 +17,7 @@ export const NO_TOTALS: TurnTotals = { usage: NO_USAGE, modelCalls: 0, toolCalls
 export function addRecord(totals: TurnTotals, record: UnsequencedRecord): TurnTotals {
   if (record.kind === 'model.message') return addMessage(totals, record);
   if (record.kind !== 'context.compacted') return totals;
-  // Results are cleared without a call.
+  // Clearing results takes no model call.
   const calls = record.summary === undefined ? 0 : 1;
   return { ...totals, usage: addUsage(totals.usage, record.usage), modelCalls: totals.modelCalls + calls };
 }

@@ -27,8 +27,8 @@ export interface WaitingCall {
 export type TurnEnd = Pick<TurnDone, 'at' | 'end' | 'limit'>;
 
 /**
- * A turn as its log shows it, record by record: its calls without a result, what it waits for, why it is paused, and its
- * end. Each API maps it to its own shapes.
+ * A turn as its log shows it, record by record: its calls without a result, what it waits for, why it is paused, and
+ * its end. Each API maps it to its own shapes.
  */
 export class TurnView {
   /** The calls that have no result, of all threads, by their keys. */
@@ -36,9 +36,9 @@ export class TurnView {
   readonly #waiting = new Map<string, WaitingCall>();
   /** The keys of the calls that were asked about before they began. */
   readonly #asked = new Set<string>();
-  /** What waits for sign-ins, by the calls or, if its model was not called, by the thread. */
+  /** The required sign-ins, by the calls that wait or, if a model was not called, by the thread. */
   readonly signIns = new Map<string, AuthRequired>();
-  /** The toolkits that were refreshed, as they were last, by their names. */
+  /** The last refresh of each toolkit, by its name. */
   readonly toolkits = new Map<string, ToolkitRefreshed>();
   /** Why the turn is paused, and since when. */
   readonly pauses = new Map<PauseReason, string>();
@@ -46,7 +46,7 @@ export class TurnView {
   #created: Omit<TurnCreated, 'input'> | undefined;
   #done: TurnEnd | undefined;
 
-  /** @param leftCalls those of the turn before it: it runs the calls of servers, and those of the client are answered */
+  /** @param leftCalls those that the previous turn left: calls of servers run now, calls of the client are answered */
   constructor(leftCalls: ReadonlyMap<string, ToolCall> = new Map()) {
     this.#calls = new Map([...leftCalls].filter(([, { route }]) => route.to !== 'client'));
   }
@@ -70,12 +70,12 @@ export class TurnView {
     return [...this.#waiting.values()];
   }
 
-  /** Those that wait for the client that runs them. */
+  /** The calls that wait for the client that runs them. */
   get forClient(): WaitingCall[] {
     return this.waiting.filter(({ pending }) => isForClient(pending));
   }
 
-  /** Those that wait for a person. */
+  /** The calls that wait for a person. */
   get forPeople(): WaitingCall[] {
     return this.waiting.filter(({ pending }) => !isForClient(pending));
   }

@@ -37,10 +37,10 @@ import {
 type EndedTask = { entries: LogEntry[] } & Omit<ReturnType<TurnActions['endTask']>, 'records'>;
 
 /**
- * The state of a turn, which its workflow and every reader of its history have: what happens in the turn goes in, event by
- * event, and the entries of its log come out. The same history always gives the same entries, for any reader and any
- * division into pages. When the turn closes, open calls and messages are closed with it, so a log always ends well-formed,
- * also after a crash, an operator's terminate or a bug.
+ * The state of a turn, which its workflow and every reader of its history have: the events of the turn go in, and the
+ * entries of its log come out. The same history always gives the same entries, for any reader and any division into
+ * pages. When the turn closes, open calls and messages are closed with it, so a log always ends well-formed, also after
+ * a crash, an operator's terminate or a bug.
  *
  * A turn that continued as new has several histories; feed them one after the other, or start with a later one.
  */
@@ -48,14 +48,14 @@ export class Turn {
   #start: TurnStart | undefined;
   #ordinal = 0;
   #totals: TurnTotals = NO_TOTALS;
-  /** What the root agent has said last; undefined as long as it has said nothing in this run. */
+  /** The last message of the root agent; undefined as long as it has none in this Temporal run. */
   #output: ModelMessage | null | undefined;
   #done = false;
   #actions: TurnActions | undefined;
-  /** Used by `feed`: the commands that arrived before the end of the current workflow task, and when the task started. */
+  /** Used by `feed`: the commands that arrived before the end of the current workflow task, and the task's start. */
   #commands: CommandEvent[] = [];
   #taskStartedAt = 0;
-  /** What the last task that `feed` has completed says to its commands. The workflow does not keep it. */
+  /** The verdicts of the last task that `feed` has completed on its commands. The workflow does not keep them. */
   #judged: EndedTask = { entries: [], verdicts: new Map(), repeated: new Map() };
   readonly #running = new Map<number, ScheduledActivity>();
   readonly #facts = new TurnFacts();
@@ -77,17 +77,17 @@ export class Turn {
     return this.#start;
   }
 
-  /** The calls of the turn that wait for answers; undefined before its first event. */
+  /** The state between the activities of the turn; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
   }
 
-  /** What the turn says to the commands of the last task that was fed, by their ids. */
+  /** The verdicts on the commands of the last task that was fed, by their ids. */
   get judged(): EndedTask {
     return this.#judged;
   }
 
-  /** The sub-agents that are not done; parents stand before theirs. */
+  /** The sub-agents that are not done; parents precede their sub-agents. */
   get subAgents(): SubAgent[] {
     return [...(this.#actions?.threads.values() ?? [])].flatMap(({ agent }) => agent ?? []);
   }
@@ -105,7 +105,7 @@ export class Turn {
     return thread;
   }
 
-  /** How many sub-agents, and sessions of other agents, the next message of a thread of this depth may start, beside what the running model calls may. */
+  /** How many sub-agents and sessions the next message of a thread may start, beside those of running model calls. */
   startable(depth: number): number {
     let started = this.#startedAgents;
     for (const { name, input } of this.#running.values()) if (name === 'callModel') started += input.mayStart ?? 0;
@@ -114,7 +114,7 @@ export class Turn {
 
   /**
    * Whether a person may be asked about a call that begins now if its outcome is unknown: with too many questions, the
-   * model is told the outcome instead.
+   * model sees the outcome instead.
    */
   get mayAskIfUnknown(): boolean {
     if (this.#start?.onUnknown !== 'ask') return false;
@@ -124,7 +124,7 @@ export class Turn {
     return questions < MAX_ASKING;
   }
 
-  /** The activities that run, as far as the history was fed. */
+  /** The activities that run after the events that were fed. */
   get openActivities(): OpenActivity[] {
     return this.#facts.open;
   }
@@ -150,7 +150,7 @@ export class Turn {
     return root !== undefined && this.#start !== undefined && endsByDenial(root, this.#start);
   }
 
-  /** Whether it is known what the root agent has said last. */
+  /** Whether the last message of the root agent is known. */
   get knowsOutput(): boolean {
     return this.#output !== undefined;
   }
@@ -198,7 +198,7 @@ export class Turn {
     }
   }
 
-  /** A run begins. @throws Error if it follows rules that this version does not know */
+  /** A run begins. @throws Error if it follows rules that this version does not support */
   started(start: TurnStart): LogEntry[] {
     const { carry, rules = 0 } = start;
     if (rules > TURN_RULES) {
@@ -212,7 +212,7 @@ export class Turn {
     this.#start = start;
     this.#actions = new TurnActions(start);
     this.#sandboxHost = undefined;
-    // Its log begins with its next run.
+    // The log of a queued turn begins with its next Temporal run.
     if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
@@ -258,7 +258,7 @@ export class Turn {
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
     if (activity.name === 'connectTools') this.thread(activity.input.threadId).isConnected = true;
-    if (activity.name === 'resumeCell' && !activity.input.isCheck) this.#goOn(activity.input);
+    if (activity.name === 'resumeCell' && !activity.input.isCheck) this.#resumeCell(activity.input);
     if (activity.name === 'callTool' && !this.#actions?.scheduled(activity.input)) {
       throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
     }
@@ -318,14 +318,14 @@ export class Turn {
     if (activity.name !== 'openSandbox') {
       return recordsOfFailure(activity, end, at, this.thread(activity.input.threadId).agent);
     }
-    // Those that have not begun when the turn closes are closed with it.
+    // Calls that have not begun when the turn closes are closed with it.
     if (end.how === 'cancelled') return [];
     const reason = end.how === 'failed' ? end.message : 'no kernel host has answered';
     const lost = codeToResume(this.#threads).flatMap((thread) => endOfLostCell(thread, { at, reason }));
     return [...lost, ...callsForSandbox(this.#threads).map((call) => notStarted(call, at, reason))];
   }
 
-  /** A sub-agent that ends with what it has said asks about no other call. */
+  /** A sub-agent that ends with its last message gives up its other calls. */
   #givenUp({ name, input }: ScheduledActivity, at: string): UnsequencedRecord[] {
     const isSubAgent = input.threadId !== ROOT_THREAD;
     return isSubAgent && name === 'callModel' && input.ends ? this.#unfinished(at, input.threadId) : [];
@@ -338,13 +338,13 @@ export class Turn {
   ): UnsequencedRecord[] {
     const reason = lossOf(end);
     if (reason === undefined) return end.how === 'completed' ? end.records : [];
-    // A host that says that the cell is lost has not gone on with it.
+    // A host that reports the cell as lost has not resumed it.
     const hasGoneOn = !isCheck && end.how !== 'completed' && !isUnstarted(end);
     return endOfLostCell(this.thread(threadId), { at, reason, hasGoneOn });
   }
 
-  /** A cell goes on, and first runs commands. */
-  #goOn({ threadId, step, commands }: ScheduledInput<'resumeCell'>): void {
+  /** A cell resumes, and first runs commands. */
+  #resumeCell({ threadId, step, commands }: ScheduledInput<'resumeCell'>): void {
     this.thread(threadId).steps = step;
     for (const toolCallId of commands) this.#actions?.scheduled({ threadId, toolCallId });
   }
@@ -358,10 +358,10 @@ export class Turn {
     };
     if (this.#start?.queued) add([turnCreated(this.#start)]);
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
-    // Its readers may have been shown what a speculative call has answered.
+    // Readers may have seen the message of a speculative call.
     if (this.#firstCall) add(emptyResponse(this.#firstCall, finishReason, undefined));
     for (const { name, input } of this.#running.values()) {
-      // The calls of others are still open, and are closed with those that were never scheduled.
+      // The calls of other activities are still open, and are closed with those that were never scheduled.
       if (name === 'callModel') add(unansweredCall(input, finishReason));
     }
     this.#running.clear();
@@ -417,19 +417,19 @@ export class Turn {
     return hasMadeAllRounds(root, this.#start.limits) ? { endedBy: 'max_turns' } : {};
   }
 
-  /** The results of the calls of a thread that have none, but those that the turn leaves to the next one. */
+  /** The results of a thread's calls that have none, without the calls that the turn leaves to the next one. */
   #unfinished(at: string, threadId: string, isLeft: ReadonlySet<string> = new Set()): UnsequencedRecord[] {
     return (this.#actions?.unsettled(threadId) ?? []).flatMap(({ toolCallId, hasBegun, edited }) => {
       const key = { threadId, toolCallId };
       if (isLeft.has(callKey(key))) return [];
-      // Arguments are those with which a call has run.
+      // A result has only arguments with which a call has run.
       return hasBegun
         ? unsuccessfulResponse({ ...key, ...(edited && { edited }) }, 'unknown_outcome', at)
         : unsuccessfulResponse(key, 'cancelled', at);
     });
   }
 
-  /** The work of a turn that a time limit cancels, without a command, is what has ended last: nothing else ends it. */
+  /** The current phase. A time limit cancels without a command, when an activity ends: the phase is that activity's. */
   get #phaseNow(): CancelPhase {
     const last = this.#lastEnded && !this.#actions?.isPaused ? [this.#lastEnded] : [];
     const work = (this.#running.size > 0 ? this.running() : last).filter(({ name }) => name !== 'connectTools');
@@ -506,8 +506,8 @@ export function startsWithModelCall({ carry, resumes }: Pick<TurnStart, 'carry' 
 }
 
 /**
- * The model call with which a turn starts. All of it derives from the turn's start, because the answer of a speculative
- * call is shown to readers before the turn's workflow runs.
+ * The model call with which a turn starts. All of it derives from the turn's start, because the message of a
+ * speculative call is shown to readers before the turn's workflow runs.
  */
 export function firstCallOf({
   turnId,

@@ -25,8 +25,8 @@ export function hasVoted(votes: Vote[], by: Subject): boolean {
 }
 
 /**
- * The votes after another one. All that count are for the same arguments: one for others is a new proposal, and those who
- * voted before it may vote again.
+ * The votes after another one. All votes that count are for the same arguments: a vote for others is a new proposal,
+ * and earlier voters may vote again.
  */
 export function withVote(votes: Vote[], by: Subject, answer: Answer): Vote[] {
   const text = answerText(answer);

@@ -24,7 +24,7 @@ export async function authorizeSession(
 }
 
 /**
- * The session that the caller may read, also if it is that of a run: its log names it.
+ * The session, if the caller may read it. It may be that of a run of the Runs API, whose log names it.
  * @throws EngineError `session_not_found`
  */
 export async function readableSession(catalog: KernelCatalog, id: string, caller: Caller): Promise<SessionRow> {
@@ -54,7 +54,7 @@ export async function requireTurn({ catalog, logs }: TurnSources, session: Sessi
   const row = await catalog.turns.get(turnId);
   if (isTurnOf(session, row)) return;
   if (row?.session_id === session.id && row.archived) return; // it has ended in the queue
-  // For a turn that is only requested, or missing from the index, Temporal has the answer.
+  // Whether a turn exists that is only requested, or missing from the index, is read from Temporal.
   const isUnindexed = !row || row.sequence === null;
   if (!isUnindexed || (await logs.start(turnId)).sessionId !== session.id) throw new TurnNotFound(turnId);
 }

@@ -3,7 +3,7 @@ import type { AgentSpec } from '../spec/agent-spec.ts';
 import { EngineError } from './errors.ts';
 import type { SchemaBudget } from './schema-budget.ts';
 
-/** What all models of an agent take. */
+/** The media that all models of an agent accept. */
 export interface AcceptedMedia {
   /** The types of audio in messages of users. */
   audioTypes: ReadonlySet<string>;
@@ -18,7 +18,7 @@ export interface AgentProblem {
   param: string;
 }
 
-/** A problem of the agent's definition itself, at the place `param`. */
+/** A problem of the agent's definition itself, at the path `param`. */
 export function invalidAgent(param: string, message: string): AgentProblem {
   return { code: 'invalid_agent', message, param };
 }
@@ -27,7 +27,7 @@ export function invalidAgent(param: string, message: string): AgentProblem {
 export interface CheckScope {
   /** The owner of the session that the agent is for, or null. */
   owner: SessionOwner | null;
-  /** That of the request, over all agents that it brings; undefined for an agent that was checked when it was accepted. */
+  /** The budget of the request, for all its agents; undefined for an agent that was checked when it was accepted. */
   budget: SchemaBudget | undefined;
 }
 
@@ -38,16 +38,16 @@ export interface RegisteredVersion {
   spec: AgentSpec;
 }
 
-/** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
+/** Checks whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
   firstProblem(spec: AgentSpec, scope: CheckScope): Promise<AgentProblem | undefined>;
   /** Why no turn can start with an agent yet, although it has no problem. Waits for a few seconds. */
   notReady(spec: AgentSpec): Promise<string | undefined>;
-  /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
+  /** A mistake in an agent that could run: a new agent is rejected for it, a stored one gets a warning. */
   firstMistake(spec: AgentSpec): AgentProblem | undefined;
-  /** What the author of an agent that can run should know of it. Connects to none of its servers. */
+  /** Warnings for the author of an agent that can run. Connects to none of its servers. */
   warnings(spec: AgentSpec): Promise<string[]>;
-  /** The same for an agent that is being written: connects to its inline servers, whose answers `warnings` then has. */
+  /** The same for an agent that is being written: connects to its inline servers; `warnings` then has their results. */
   newWarnings(spec: AgentSpec): Promise<string[]>;
   /** Logs the warnings of a version of a registered agent, unless this process has done so. */
   logWarnings(agent: RegisteredVersion): Promise<void>;
@@ -66,7 +66,7 @@ export async function checkAgent(spec: AgentSpec, { owner, agentCheck, path = ''
   throwProblem(await agentCheck.firstProblem(spec, { owner, budget: undefined }), path);
 }
 
-/** Checks an agent that a request has written, and that is not stored yet. @throws EngineError */
+/** Checks an agent that a request contains, and that is not stored yet. @throws EngineError */
 export async function checkNewAgent(
   spec: AgentSpec,
   { owner, budget, agentCheck, path = '' }: CheckOptions & { budget: SchemaBudget },

@@ -18,7 +18,7 @@ import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
 
 interface AnswersToCalls {
-  /** From `authorizeSession`, or from `sessionWithAnswers`: a stranger to it is shown nothing but what it may decide. */
+  /** From `authorizeSession`, or from `sessionWithAnswers`: a stranger to it sees only calls that it may decide on. */
   session: SessionRow;
   caller: Caller;
   answers: Answer[];
@@ -27,15 +27,15 @@ interface AnswersToCalls {
   isRepetition?: boolean;
 }
 
-/** Longer texts of toolkits are in the blob store, which has a list that is repeated once. */
+/** Longer texts of toolkits are in the blob store, which stores a repeated list of tools once. */
 const INLINE_BYTES = 1024;
 
 /**
  * Answers calls that wait in the running turn of a session, and returns once the turn has recorded the answers: all of
- * them, or none. Those of an ended turn are kept until the next turn starts with them. A repeated answer changes nothing.
- * A call that is asked about once more makes an answer look like a repetition of the first one: it is one if the request
- * is known to be, or if another call that it answers does not wait any more.
- * `refreshes` are for a turn that is running.
+ * them, or none. Answers to an ended turn are kept until the next turn starts with them. A repeated answer changes
+ * nothing. If a call asks again, an equal answer looks like a repetition of the first one. It is one only if the
+ * request is known to be a repetition, or if another call of the request no longer waits. `refreshes` are for a turn
+ * that is running.
  * @throws EngineError, `unavailable` if it is unknown whether the turn will record them
  */
 export async function answerCalls(
@@ -110,7 +110,7 @@ export async function waitingNow(
   return { pending: actions?.questions.waiting ?? [], threads };
 }
 
-/** What a command has of them. @throws PayloadTooLarge */
+/** The answers and refreshes, as a command contains them. @throws PayloadTooLarge */
 async function offloadAnswers(
   { answers, refreshes = [] }: { answers: Answer[]; refreshes: ToolkitRefresh[] | undefined },
   store: BlobTarget,
@@ -126,12 +126,12 @@ async function offloadAnswers(
   };
 }
 
-/** The ids of the calls that wait, as far as the caller knows of them. */
+/** The ids of the waiting calls that the caller may see. */
 function shownCalls({ questions }: TurnActions, caller: Answerer): string[] {
   return idsOf(questions.waiting.filter((call) => isShown(call, caller)));
 }
 
-/** Before long texts are replaced by references. */
+/** Adds the hash of a response, before long texts are replaced by references. */
 function withHash(answer: Answer): Answer {
   if (answer.type !== 'user.tool_response') return answer;
   const { content, files, fullText, isError, error } = answer;

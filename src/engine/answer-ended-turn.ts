@@ -31,8 +31,8 @@ export interface KeptAnswer {
 /** The answers that are kept until all pending calls of a session's last turn are answered. */
 export interface AnswerStore {
   /**
-   * Keeps what `choose` returns, given what is kept for the turn. Calls for one session follow each other. False, and
-   * without effect, if the session was deleted or another turn has followed.
+   * Keeps what `choose` returns for the answers that are kept for the turn. Calls for one session run one after the
+   * other. Returns false, without effect, if the session was deleted or another turn has followed.
    * @throws what `choose` throws
    */
   add: (
@@ -46,7 +46,7 @@ interface AnswersToEndedTurn {
   caller: Caller;
   /** The last turn of the session, which has ended. */
   turn: TurnStatus;
-  /** Of whom, and with which rights; `answers` as they were sent. */
+  /** The subject, its rights, and the `answers` as they were sent. */
   command: AnswerCommand;
 }
 
@@ -54,9 +54,9 @@ interface AnswersToEndedTurn {
 export interface AcceptedAnswers {
   /** The ids of the calls that were answered. */
   accepted: string[];
-  /** The ids of those that still wait. */
+  /** The ids of the calls that still wait. */
   waiting: string[];
-  /** The ids of those whose answer the caller had given before: it counts once. */
+  /** The ids of the calls whose answer the caller had given before: it counts once. */
   repeated: string[];
   /** The turn that was started with all answers. */
   turnId?: string;
@@ -64,7 +64,7 @@ export interface AcceptedAnswers {
 
 /**
  * Answers calls that are pending on the ended last turn of a session. Answers are kept until there is one for each
- * pending call; the last of them starts the turn that has all of them as its input, and is not kept itself: if that turn
+ * pending call; the last of them starts the turn that has all of them as its input, and is not kept itself: if the turn
  * cannot be started, nothing was done, and a crash cannot leave a session whose calls are all answered without it.
  * Undefined if nothing is pending. @throws EngineError
  */
@@ -120,8 +120,8 @@ export async function answerEndedTurn(
 }
 
 /**
- * Another turn has followed meanwhile. If its input has the answers, they are those of a request that was repeated while
- * that turn started. Undefined if it has not.
+ * Another turn has followed. If its input has the answers, they are those of a request that was repeated while that
+ * turn started. Undefined if it has not.
  */
 async function repetitionIn(
   engine: Engine,
@@ -151,7 +151,7 @@ export async function isStartedWith(
   return answers.every((answer) => given.has(answerKey(answer, subject)));
 }
 
-/** Starts the turn once, of several callers that give the last answers at the same time. @throws EngineError */
+/** Starts the turn once, even if several callers send the last answers at the same time. @throws EngineError */
 async function startTurn(
   engine: Engine,
   {

@@ -17,7 +17,7 @@ interface ArchiveOptions {
   logReading: LogReading;
   log: Pick<Logger, 'warn'>;
   turnId: string;
-  /** The archive has at least the entries up to it afterwards. Without it all, which waits until the turn closes. */
+  /** The archive has at least the entries up to this one afterwards. Default: all, after the turn has closed. */
   through?: number | undefined;
   signal: AbortSignal;
 }
@@ -41,11 +41,11 @@ export async function archive(options: ArchiveOptions): Promise<boolean> {
   for await (const { sessionId, entries, state: after } of logs.readStored(turnId, { from, follow: signal })) {
     const last = entries.at(-1);
     if (!last) continue;
-    // What is in memory of an ended turn has its last state only.
+    // Entries of an ended turn from memory have its last state only.
     const state = last.record.kind === 'turn.done' ? 'ended' : (after ?? turn.state ?? 'running');
     const isLast = state === 'ended' || (through !== undefined && last.ordinal >= through);
     const read = await logReading.ofEntries({ turn, entries, last, isLast });
-    // Read before the entries are added, after which nothing may fail: the line would be lost.
+    // Read before the entries are added: nothing may fail after that, or the log line would be lost.
     const session = errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
     const added = await catalog.archive.add(turnId, entries, { state, ...read });
     if (!added) return false;
@@ -87,7 +87,7 @@ async function indexed(
 
 /**
  * Archives the earlier turns of a session, all of which have ended: their workers may have died before they did, and
- * webhooks hear of the turns of a session in order. One that cannot be read does not block the others, unless it may be
+ * webhooks get the turns of a session in order. A turn that cannot be read does not block the others, unless it may be
  * readable later: housekeeping retries all of them.
  */
 async function archiveEarlier(turn: TurnRow, options: Omit<ArchiveOptions, 'turnId' | 'through'>): Promise<void> {

@@ -10,7 +10,7 @@ interface ArchiverOptions {
   log: Logger;
 }
 
-/** Before the first attempt, too: the moment of a turn's end belongs to its readers, and lists may follow a little later. */
+/** The wait before the first attempt: readers of a turn's end have priority, and lists may follow a little later. */
 const FIRST_WAIT_MS = 200;
 /** Doubled for each further failure. */
 const RETRY_MS = 1_000;
@@ -59,7 +59,7 @@ export class Archiver {
           log.warn('a turn was deleted before it was archived');
           return;
         }
-        log.warn({ err: error, failures }, 'a turn could not be archived; it is retried');
+        log.warn({ err: error, failures }, 'a turn could not be archived; retrying');
       }
     }
   }

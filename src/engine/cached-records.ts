@@ -21,13 +21,13 @@ export interface RecordSources {
 
 interface RunRecordsOptions extends RecordSources {
   runId: string;
-  /** The result under a stamp that this process has produced, or was sent. */
+  /** The result under a stamp that this process has produced or received. */
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
 }
 
 type TurnIds = Pick<CallModelInput, 'sessionId' | 'turnId'>;
 
-/** A thread of a turn, and what the input of its model call says of both. */
+/** A thread of a turn, with the fields of both in the input of its model call. */
 type ThreadOfCall = TurnIds & Pick<CallModelInput, 'threadId' | 'start'> & Partial<Pick<CallModelInput, 'recent'>>;
 
 /**
@@ -36,15 +36,15 @@ type ThreadOfCall = TurnIds & Pick<CallModelInput, 'threadId' | 'start'> & Parti
  */
 export class CachedRecords {
   readonly #options: RunRecordsOptions;
-  /** From the runs before this one. */
+  /** The records of the runs before this one. */
   #earlier: UnsequencedRecord[] = [];
-  /** From this run's history. */
+  /** The records from this run's history. */
   #projected: UnsequencedRecord[] = [];
-  /** What follows these up to `#lastEventId`: texts that are in the blob store are not restored yet. */
+  /** The entries after these, up to `#lastEventId`: texts that are in the blob store are not restored yet. */
   #read: LogEntry[] = [];
-  /** Produced by this process, or sent to it, and not read from the history yet. */
-  #ahead: UnsequencedRecord[] = [];
-  /** Set once it was read, or a model call has brought it. */
+  /** The records that this process has produced or received, and not read from the history yet. */
+  #unread: UnsequencedRecord[] = [];
+  /** Set once it was read, or was in the input of a model call. */
   #start: TurnStart | undefined;
   #turn = new Turn();
   #lastEventId = 0;
@@ -70,8 +70,8 @@ export class CachedRecords {
   }
 
   /**
-   * What the model calls of a thread have in common. Reads the history if this process does not know it, but no blob: it is
-   * known also where reading the turn's texts is what kills workers.
+   * The constants of the model calls of a thread. Reads the history if this process does not have them, but no blob:
+   * they are available even if reading the turn's texts kills workers.
    */
   constants(input: ThreadOfCall): Promise<CallConstants> {
     return this.#next(async () => {
@@ -84,10 +84,10 @@ export class CachedRecords {
   }
 
   /** All records of the turn that are in the history: texts that are in the blob store may not be restored. */
-  soFar(place: TurnIds): Promise<UnsequencedRecord[]> {
+  soFar(turn: TurnIds): Promise<UnsequencedRecord[]> {
     return this.#next(async () => {
-      await this.#readHistory(place);
-      await this.#readEarlier(place);
+      await this.#readHistory(turn);
+      await this.#readEarlier(turn);
       return [...this.#earlier, ...this.#projected, ...recordsOf(this.#read)];
     });
   }
@@ -99,18 +99,18 @@ export class CachedRecords {
     return found?.kind === 'model.message' ? found : undefined;
   }
 
-  /** The turn's records up to that ordinal if `recent` are its next results; undefined if one is missing. Adds nothing. */
+  /** The turn's records up to `upTo` if `recent` are its next results; undefined if one is missing. Adds nothing. */
   ahead({ recent, upTo }: Pick<CallModelInput, 'recent' | 'upTo'>): UnsequencedRecord[] | undefined {
     const stamped = recent.map((stamp) => this.#options.stamped(stamp));
     const next = stamped.flatMap((records) => records ?? []);
     if (stamped.includes(undefined) || this.#count + next.length !== upTo) return undefined;
-    return [...this.#earlier, ...this.#projected, ...this.#ahead, ...next];
+    return [...this.#earlier, ...this.#projected, ...this.#unread, ...next];
   }
 
-  /** Reads after the readers before. */
+  /** Reads once all earlier reads have ended. */
   #next<T>(read: () => Promise<T>): Promise<T> {
     const result = this.#last.then(read);
-    // What was read may be incomplete: the next reader begins anew.
+    // The records may be incomplete: the next reader begins anew.
     this.#last = result.catch(() => this.#clear());
     return result;
   }
@@ -121,11 +121,11 @@ export class CachedRecords {
     this.#addRecent(input);
     if (this.#count < upTo) await this.#readOn(input);
     if (this.#count < upTo) throw new Error(`turn ${turnId} has no entry ${upTo}`);
-    return [...this.#earlier, ...this.#projected, ...this.#ahead].slice(0, upTo);
+    return [...this.#earlier, ...this.#projected, ...this.#unread].slice(0, upTo);
   }
 
   get #count(): number {
-    return this.#earlier.length + this.#projected.length + this.#ahead.length;
+    return this.#earlier.length + this.#projected.length + this.#unread.length;
   }
 
   async #begin({ start, createdAt: at, ...turn }: CallModelInput): Promise<void> {
@@ -138,12 +138,12 @@ export class CachedRecords {
   #constants({ threadId, recent = [] }: ThreadOfCall): CallConstants | undefined {
     const start = this.#start;
     if (!start || threadId === ROOT_THREAD) return start && constantsOf(start);
-    // Those that were open before this run, and those that it has started.
+    // The sub-agents that were open before this run, and those that it has started.
     const { carry, resumes } = start;
     const subAgents = carry ? carry.threads.flatMap(({ agent }) => agent ?? []) : (resumes?.threads ?? []);
     const open = subAgents.find((agent) => agent.threadId === threadId);
     const stamped = recent.flatMap((stamp) => this.#options.stamped(stamp) ?? []);
-    const records = [...this.#projected, ...recordsOf(this.#read), ...this.#ahead, ...stamped];
+    const records = [...this.#projected, ...recordsOf(this.#read), ...this.#unread, ...stamped];
     const created = records.find((record) => record.kind === 'thread.created' && record.thread.threadId === threadId);
     const agent = open ?? (created?.kind === 'thread.created' ? created.thread : undefined);
     return agent && constantsOf(start, agent);
@@ -165,7 +165,7 @@ export class CachedRecords {
     if (this.#turn.ordinal < input.upTo) await this.#readHistory(input);
     await this.#readEarlier(input);
     this.#projected.push(...recordsOf(await this.#restore(this.#read.splice(0), input)));
-    this.#ahead = [];
+    this.#unread = [];
     this.#characters = recordCharacters([...this.#earlier, ...this.#projected]);
   }
 
@@ -187,7 +187,7 @@ export class CachedRecords {
   }
 
   #add(records: UnsequencedRecord[]): void {
-    this.#ahead.push(...records);
+    this.#unread.push(...records);
     this.#characters += recordCharacters(records);
   }
 
@@ -195,7 +195,7 @@ export class CachedRecords {
     this.#earlier = [];
     this.#projected = [];
     this.#read = [];
-    this.#ahead = [];
+    this.#unread = [];
     this.#start = undefined;
     this.#turn = new Turn();
     this.#lastEventId = 0;

@@ -57,7 +57,7 @@ export async function checkAnswersTo(
   }
 }
 
-/** What waits on the turn that a new one is to follow. */
+/** The calls and threads that wait on the turn which a new one is to follow. */
 export async function waitingOn(
   { catalog, logs }: Pick<CheckServices, 'catalog' | 'logs'>,
   session: SessionRow,

@@ -10,8 +10,8 @@ export const CALLER_BYTES = 16 * 1024;
 const VERDICT_TIMEOUT_MS = 30_000;
 
 /**
- * Sends a command to a turn, and returns once the turn has recorded it, with the state in which the turn then is, and the
- * answered calls to which the subject had given the same answers before; undefined if the turn has ended before that, and
+ * Sends a command to a turn, and returns once the turn has recorded it, with the state of the turn then, and the
+ * answered calls to which the subject had given the same answers before; undefined if the turn has ended before, and
  * will never record it.
  * @throws EngineError if the turn refuses the command; `unavailable` if it is unknown whether the turn will record it
  */

@@ -17,7 +17,7 @@ const RESPONSE_TIMEOUT_MS = 5_000;
 export function completeReliably({ client }: { client: Client }, result: unknown): void {
   const { taskToken, namespace, activityId, workflowExecution, heartbeatTimeoutMs = 0 } = Context.current().info;
   const lifetime = AbortSignal.timeout(heartbeatTimeoutMs);
-  // What the worker encodes with: an encrypted result is bound to it.
+  // The context with which the worker encodes: an encrypted result is bound to it.
   const serializationContext: ActivitySerializationContext = {
     type: 'activity',
     namespace,
@@ -35,7 +35,7 @@ export function completeReliably({ client }: { client: Client }, result: unknown
       if (!isTemporalUnavailable(error)) throw error;
       const complete = (): Promise<void> =>
         withDeadline(() => client.activity.complete(taskToken, result, { serializationContext }));
-      // The SDK does not tell an outage from other errors.
+      // The SDK does not distinguish an outage from other errors.
       await retryWhileUnavailable(complete, lifetime, (cause) => !(cause instanceof ActivityNotFoundError));
     }
   };

@@ -35,7 +35,7 @@ interface Control {
 }
 
 /**
- * Pauses or resumes the running turn of a session, or has it answer, and returns once the turn has recorded it. A
+ * Pauses or resumes the running turn of a session, or forces it to answer, and returns once the turn has recorded it. A
  * repetition changes nothing, and adds nothing to the turn's history.
  * @throws EngineError `nothing_running`; `budget_exceeded` if the turn stays paused for its budget
  */
@@ -58,8 +58,8 @@ interface Raise {
 }
 
 /**
- * Raises the budget that the turn shares with others: the one for which it is paused or, in advance, that of its session.
- * Before the turn is told, so that a crash in between loses nothing. Returns what the turn is told.
+ * Raises the budget that the turn shares with others: the one for which it is paused or, in advance, that of its
+ * session. Called before the command is sent, so that a crash in between loses nothing. Returns fields of the command.
  */
 async function raiseShared(
   { budgets }: Engine,
@@ -73,7 +73,7 @@ async function raiseShared(
   const sharedBudget = budgets.shared(scope, { sessionId, owner, sessionLimit: own?.limit });
   if (shared) {
     const now = await sharedBudget.report();
-    // It was renewed, or another turn has raised it: what is given is for the turn's own budget.
+    // It was renewed, or another turn has raised it: `budget` is for the turn's own budget.
     if (!isReached(now)) return { ...given, shared: now };
   }
   if (scope === 'subject' && budget && !mayOnServer(caller, 'raiseBudgets')) {

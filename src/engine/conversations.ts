@@ -21,7 +21,7 @@ import type { SpeculativeCall } from './speculation.ts';
 import { TurnMemory, type ReadConversation } from './turn-memory.ts';
 import { NamedError } from '../lib/errors.ts';
 
-/** The conversation that a client has given with its turn is lost: no text can stand for all of it. */
+/** The conversation that a client has given with its turn is lost: no placeholder can replace all of it. */
 export class ConversationLost extends NamedError {
   constructor() {
     super(
@@ -30,7 +30,7 @@ export class ConversationLost extends NamedError {
   }
 }
 
-/** What decides which conversation a model call answers. */
+/** The fields that determine the conversation of a model call. */
 type ExpectedCall = Pick<
   ModelCall,
   'turnId' | 'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
@@ -49,13 +49,13 @@ const MAX_CACHED_CHARACTERS = 128 * 1024 * 1024;
  * The records behind a model call: the previous turns, and its own turn up to the ordinal that the workflow passes.
  *
  * Activities get references, not transcripts, so each model call has to load its conversation. Usually this worker has
- * it: the results that it produced, or was sent, are cached under their stamps, and the workflow passes the stamps that
- * it has accepted. An attempt whose result is not in the history has a different stamp, so what is cached under an accepted
- * stamp equals the log. Everything else is read from the history, backwards from its end.
+ * it: the results that it produced or received are cached under their stamps, and the workflow passes the stamps that
+ * it has accepted. An attempt whose result is not in the history has a different stamp, so what is cached under an
+ * accepted stamp equals the log. Everything else is read from the history, backwards from its end.
  */
 export class Conversations {
   readonly #sources: RecordSources;
-  /** By their ids: those that this worker runs, or that have made the calls which it runs. */
+  /** By their ids: the turns that this worker runs, or that have made the calls which it runs. */
   readonly #turns = new LRUCache<string, TurnMemory>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,
@@ -65,19 +65,19 @@ export class Conversations {
     this.#sources = sources;
   }
 
-  /** Caches the result of an activity under `stamp`: one that it is about to return, or has returned on a kernel host. */
+  /** Caches the result under `stamp` that an activity is about to return, or has returned on a kernel host. */
   remember({ turnId, stamp }: { turnId: string; stamp: string }, records: UnsequencedRecord[]): void {
     const turn = this.#memoryOf(turnId);
     turn.add(stamp, records);
     this.#measure(turnId, turn);
   }
 
-  /** A model call with the constants of its turn and thread, which are read from the history if this worker lacks them. */
+  /** A model call with the constants of its turn and thread, read from the history if this worker lacks them. */
   async call(input: CallModelInput, runId: string): Promise<ModelCall> {
     return { ...input, ...(await this.#with(input.turnId, (turn) => turn.run(runId).constants(input))) };
   }
 
-  /** What a model call brings of hosts is what the history has of them, where the workflow has accepted it. */
+  /** Caches the results of hosts in the input of a model call: the workflow has accepted them, as in the history. */
   async #rememberOfHosts({ turnId, sessionId, ofHosts = [] }: CallModelInput): Promise<void> {
     for (const { stamp, records } of ofHosts) {
       // A call loads its conversation several times: the texts are read once.
@@ -90,7 +90,7 @@ export class Conversations {
     }
   }
 
-  /** What the model calls of the thread have in common that has made a tool call. */
+  /** The constants of the model calls of the thread that has made a tool call. */
   constants(call: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId'>, runId: string): Promise<CallConstants> {
     return this.#with(call.turnId, (turn) => turn.run(runId).constants(call));
   }
@@ -104,8 +104,8 @@ export class Conversations {
   }
 
   /**
-   * The author of the newest user message on the chain of a turn, which may be older than what a model call answers: the
-   * thread was summarized since. Undefined if no turn of the chain that is kept has one.
+   * The author of the newest user message on the chain of a turn, which may be older than the model call's
+   * conversation: the thread was summarized since. Undefined if no stored turn of the chain has one.
    */
   async newestAuthor(call: LoadedCall, runId: string, signal: AbortSignal): Promise<string | undefined> {
     const { previousTurnId, sessionId } = call;
@@ -121,8 +121,8 @@ export class Conversations {
   }
 
   /**
-   * The records that a model call will answer if the history accepts the results `recent`; undefined unless this worker
-   * has the turn in memory up to them. Nothing is cached, because the history may accept others.
+   * The conversation of a model call if the history accepts the results `recent`; undefined unless this worker has the
+   * turn in memory up to them. Nothing is cached, because the history may accept others.
    */
   ahead(call: ExpectedCall, signal: AbortSignal): Promise<UnsequencedRecord[]> | undefined {
     const turn = this.#turns.get(call.turnId);
@@ -130,7 +130,7 @@ export class Conversations {
     return turn && own && this.#withPrevious(own, { thread: call, turn, signal });
   }
 
-  /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
+  /** The records of a turn's first model call, if the turn starts like this. Waits until turn `after` ends. */
   async beginning(start: Omit<SpeculativeCall, 'trace'>, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const { turnId, sessionId, previousTurnId, after } = start;
     const [before, created, ended] = await Promise.all([
@@ -144,8 +144,8 @@ export class Conversations {
   }
 
   /**
-   * The tool call that an activity is to run, with the arguments that were approved. It is taken from the attempt at its message that the workflow has accepted:
-   * other attempts have the same message id, and may call other tools.
+   * The tool call that an activity is to run, with the arguments that were approved. It is from the accepted attempt at
+   * its message: other attempts have the same message id, and may call other tools.
    * @throws Error if it is not the call that was scheduled, and approved if it required approval
    */
   async toolCall({
@@ -156,7 +156,7 @@ export class Conversations {
   }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited' | 'runId'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
     const message = await this.#with(turnId, (turn) => {
-      // That of a kernel host may have several messages.
+      // A result of a kernel host may have several messages.
       const made = turn.result(stamp)?.find((record) => record.kind === 'model.message' && record.id === messageId);
       if (made?.kind === 'model.message') return made;
       const read = turn.known(runId)?.message(messageId);
@@ -172,8 +172,8 @@ export class Conversations {
   }
 
   /**
-   * The connections on which a call to a server relies: see `connectionsReliedOn`. What was before the last summary of its
-   * thread is not read, which names the connections until then.
+   * The connections on which a call to a server relies: see `connectionsReliedOn`. Records before the last summary of
+   * its thread are not read: the summary names the connections until then.
    */
   async reliedOn(
     call: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'runId' | 'source'>,
@@ -189,13 +189,13 @@ export class Conversations {
    * `isWhole`.
    */
   async soFar(
-    place: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'runId'>,
+    call: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'runId'>,
     signal: AbortSignal,
     { isWhole = false } = {},
   ): Promise<UnsequencedRecord[]> {
-    const { turnId, sessionId, threadId, runId } = place;
-    // The texts of the turn in progress are of no use here.
-    const own = await this.#with(turnId, (turn) => turn.run(runId).soFar(place));
+    const { turnId, sessionId, threadId, runId } = call;
+    // The texts of the turn in progress are not needed here.
+    const own = await this.#with(turnId, (turn) => turn.run(runId).soFar(call));
     assertOfSession(own, sessionId);
     const previousTurnId = createdIn(own)?.previousTurnId ?? null;
     const thread = { previousTurnId, sessionId, threadId };
@@ -245,7 +245,7 @@ export class Conversations {
     return turns.reverse().flat();
   }
 
-  /** What is done with the memory of a turn, which may add to it. */
+  /** Calls `use` with the memory of a turn, to which it may add, and measures that again. */
   async #with<T>(turnId: string, use: (turn: TurnMemory) => T | Promise<T>): Promise<T> {
     const turn = this.#memoryOf(turnId);
     try {
@@ -261,7 +261,7 @@ export class Conversations {
     return turn;
   }
 
-  /** The cache measures an entry when it is added. One that was evicted in the meantime does not replace its successor. */
+  /** The cache measures an entry when it is added. An evicted entry does not replace its successor. */
   #measure(turnId: string, turn: TurnMemory): void {
     const current = this.#turns.peek(turnId);
     if (current && current !== turn) return;

@@ -11,7 +11,7 @@ import { hashOf } from '../lib/hash.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, type EngineErrorCode } from './errors.ts';
 
-/** A call with edited arguments, and the agent that it is a call of. */
+/** A call with edited arguments, and its agent. */
 export interface EditedCall extends ToolScope {
   specHash: string;
   call: ToolCall;
@@ -21,14 +21,14 @@ export interface EditProblem {
   /** `unavailable`: the call cannot be checked now. */
   code: Extract<EngineErrorCode, 'invalid_arguments' | 'edit_not_allowed' | 'unavailable'>;
   message: string;
-  /** The place in the arguments, as a JSON pointer. */
+  /** The path in the arguments, as a JSON pointer. */
   pointer?: string;
 }
 
 /** Why a call must not run with edited arguments: see `src/tools/edit-problem.ts`. */
 export type EditCheck = (call: EditedCall) => Promise<EditProblem | undefined>;
 
-/** What pending calls belong to. */
+/** The session, the owner and the agents of pending calls. */
 export interface EditContext {
   session: SessionRow;
   owner: SessionOwner;
@@ -38,7 +38,7 @@ export interface EditContext {
   pending: readonly PendingCall[];
 }
 
-/** A larger edit is in the blob store: a run may carry many calls. */
+/** A larger edit is in the blob store: a Temporal run may carry many calls. */
 const MAX_INLINE_BYTES = 1024;
 
 export function editedArguments(value: Record<string, unknown>): EditedArguments {
@@ -47,9 +47,9 @@ export function editedArguments(value: Record<string, unknown>): EditedArguments
 
 interface SentDecision {
   status: Approval['status'];
-  /** Of a denial. */
+  /** The reason of a denial. */
   reason?: string | null | undefined;
-  /** With which the call is allowed, if they were edited. */
+  /** The arguments with which the call is allowed, if they were edited. */
   arguments?: Record<string, unknown> | null | undefined;
 }
 
@@ -105,7 +105,7 @@ export async function checkEdits<I extends InputItem>(
   return checked;
 }
 
-/** How much of an item of an input the history has: of one with an edit less than of others. */
+/** How many bytes of an input item the history may contain: fewer of an item with an edit. */
 export function inlineBytesOf(item: InputItem): number {
   return editOf(item) ? MAX_INLINE_BYTES : Infinity;
 }

@@ -23,7 +23,7 @@ export interface EndedTurn extends TurnOfSession {
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
 /**
- * The ended turns that this process has read, by their ids. They are often read again at once: by the next turn of their
+ * The ended turns that this process has read, by their ids. They are often read again soon: by the next turn of their
  * session, by the archive, and by readers of a list.
  */
 type EndedTurns = LRUCache<string, EndedTurn>;

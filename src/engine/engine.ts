@@ -20,13 +20,13 @@ import type { TurnLogReader } from './turn-log-reader.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 
 /**
- * The engine runs conversations: sessions, and the turns in them. It knows no HTTP, no wire format and no URL. A face
- * such as `src/api/sessions` gives it these, and uses:
+ * The engine runs conversations: sessions, and the turns in them. It contains no HTTP, no wire format and no URL. A
+ * face such as `src/api/sessions` adds these, and uses:
  *
  * - access: `authorizeSession` and `requireTurn` (`access.ts`), before anything else;
- * - start: `TurnRequest`, then its `ClaimedTurn` (`turn-request.ts`); `checkAgent` (`agent-check.ts`) for an agent that a
- *   caller brings;
- * - answer: the same, with an input of approvals and tool responses, which resolve the pending calls of the previous turn;
+ * - start: `TurnRequest`, then its `ClaimedTurn` (`turn-request.ts`); `checkAgent` (`agent-check.ts`) for a caller's
+ *   agent;
+ * - answer: the same, with an input of approvals and tool responses, which resolve pending calls of the previous turn;
  * - cancel and delete: `cancelTurns` and `deleteSession`, below;
  * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session;
  * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`.
@@ -38,7 +38,7 @@ export interface Engine {
   config: Pick<Config, 'turnSeconds' | 'tool' | 'subAgents'>;
   catalog: KernelCatalog;
   blobs: BlobStore;
-  /** The log of what is lost of stored records. */
+  /** The log of lost parts of stored records. */
   losses: OnceLog;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
@@ -51,7 +51,7 @@ export interface Engine {
   placeFiles: PlaceFiles;
   budgets: { shared: SharedBudgetOf };
   keptAnswers: AnswerStore;
-  /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
+  /** Notifies the readers of a session, in all processes, that it has changed. Only a hint. */
   hintSession: (sessionId: string) => void;
   log: Logger;
   metrics: Pick<Metrics, 'turnsStarted'>;

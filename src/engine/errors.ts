@@ -5,7 +5,7 @@ import { NamedError } from '../lib/errors.ts';
 /** `rejected`: nothing was done, and nothing will be. `failed`: the command may have been carried out. */
 type Effect = 'rejected' | 'failed';
 
-/** The error of a request that knows what the request has done. */
+/** The error of a request, with the effect that the request had. */
 export abstract class RequestError extends NamedError {
   abstract readonly effect: Effect;
 }
@@ -38,11 +38,11 @@ export type EngineErrorCode = (typeof CODES)[number];
 
 interface EngineErrorOptions extends ErrorOptions {
   param?: string | undefined;
-  /** What a face may tell beside the message. */
+  /** What a face may return beside the message. */
   details?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** An error that the engine reports to a face, which maps the code. The message tells the client what to do. */
+/** An error that the engine reports to a face, which maps the code. The message contains what the client can do. */
 export class EngineError extends RequestError {
   readonly code: EngineErrorCode;
   /** The part of the request that is at fault. */

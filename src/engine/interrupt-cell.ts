@@ -22,7 +22,7 @@ export async function runsCode(engine: Engine, session: SessionRow, threadId: st
 }
 
 /**
- * Interrupts the code of a thread that runs, or that waits in a running turn, and returns once the turn has recorded it.
+ * Interrupts the code of a thread that runs or waits in a running turn, and returns once the turn has recorded it.
  * `waiting`: the turn has ended, and left the code to the next one; `none`: no code of the thread runs or waits.
  */
 export async function interruptCell(

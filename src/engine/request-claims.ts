@@ -6,13 +6,13 @@ import { hashOf } from '../lib/hash.ts';
 import { EngineError, isRejected } from './errors.ts';
 import { newId } from './new-id.ts';
 
-/** An equal request without a key is a repetition within this time after the first one's answer was lost. */
+/** An equal request without a key is a repetition within this time after the first one's response was lost. */
 const REPEAT_WITHIN_MS = 30_000;
 
 /**
- * The claim of a request without a key is renewed this often while the request is in progress: answering can take longer
- * than `REPEAT_WITHIN_MS`, and a proxy may time out and repeat the request before that. Two consecutive renewals may
- * fail. The claim of a process that has died expires, because it is no longer renewed.
+ * The claim of a request without a key is renewed this often while the request is in progress: a response can take
+ * longer than `REPEAT_WITHIN_MS`, and a proxy may time out and repeat the request before that. Two consecutive renewals
+ * may fail. The claim of a process that has died expires, because it is no longer renewed.
  */
 const RENEW_MS = 10_000;
 
@@ -43,9 +43,9 @@ export interface RequestClaim {
   isNew: boolean;
   /** The request was rejected and has created nothing. */
   release: () => Promise<void>;
-  /** The answer was handed to the network: without a key, the same body is a new request from now on. */
+  /** The response was handed to the network: without a key, the same body is a new request from now on. */
   delivered: () => Promise<void>;
-  /** The answer was lost: the time in which the same body counts as a repetition starts. */
+  /** The response was lost: the time in which the same body counts as a repetition starts. */
   lost: () => Promise<void>;
 }
 
@@ -92,17 +92,17 @@ export async function claimRequest(options: ClaimOptions): Promise<SharedClaim> 
   if (!taken.isSameBody) {
     throw new EngineError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
   }
-  const held = { ...requested, resourceId: taken.resourceId };
-  const renew = () => idempotency.renew(held, new Date().toISOString());
+  const claimed = { ...requested, resourceId: taken.resourceId };
+  const renew = () => idempotency.renew(claimed, new Date().toISOString());
   const renewals = key === undefined ? setInterval(() => void renew().catch(() => undefined), RENEW_MS) : undefined;
   const release = async () => {
     clearInterval(renewals);
-    await idempotency.release(held);
+    await idempotency.release(claimed);
   };
   return {
     resourceId: taken.resourceId,
     isNew: taken.isNew,
-    confirm: async () => (await idempotency.claim({ ...held, now: from }, notBefore)).isNew,
+    confirm: async () => (await idempotency.claim({ ...claimed, now: from }, notBefore)).isNew,
     release,
     delivered: async () => {
       if (key === undefined) await release();

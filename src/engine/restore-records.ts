@@ -4,7 +4,7 @@ import type { OnceLog } from '../lib/once-log.ts';
 import type { LogEntry } from '../core/records/log.ts';
 import type { Elicitation } from '../core/records/pending.ts';
 
-/** Stands for a text of a record whose blob is lost. */
+/** The placeholder for a text of a record whose blob is lost. */
 export const LOST_TEXT = '[This text is lost: the blob store of the server no longer has it.]';
 
 const LOST_QUESTION: Elicitation = {
@@ -13,7 +13,7 @@ const LOST_QUESTION: Elicitation = {
   requestedSchema: { type: 'object', properties: {} },
 };
 
-/** What stands for texts that are JSON, by their fields. */
+/** The placeholders for texts that are JSON, by their fields. */
 const LOST_JSON = new Map<string, string>([
   ['arguments', JSON.stringify({ lost: LOST_TEXT })],
   ['question', JSON.stringify(LOST_QUESTION)],
@@ -21,7 +21,7 @@ const LOST_JSON = new Map<string, string>([
   ['tools', '[]'],
 ]);
 
-/** Where the texts of a turn's records are, and who is told that one is lost. */
+/** Where the texts of a turn's records are, and the log for lost ones. */
 interface Source {
   blobs: BlobStore;
   losses: OnceLog;
@@ -30,9 +30,9 @@ interface Source {
 }
 
 /**
- * What a log has, with all of its texts. A text that is lost is replaced by one that says so, since one blob must not make
- * the log unreadable, and with it the session. Of each record that has lost something there is one line in the log.
- * @throws EncryptionKeyMissing, since the text is there; errors of a blob store that is unavailable
+ * A record with all of its texts. A lost text is replaced by a placeholder, since one blob must not make the log
+ * unreadable, and with it the session. For each record with a lost text, one line is logged.
+ * @throws EncryptionKeyMissing, since the text is not lost; errors of a blob store that is unavailable
  */
 export async function restoreRecord<T>(record: T, { recordId, ...source }: Source & { recordId: string }): Promise<T> {
   const { blobs, losses, sessionId, turnId } = source;
@@ -53,7 +53,7 @@ export async function restoreEntries(entries: LogEntry[], source: Source): Promi
   return Promise.all(entries.map((entry) => restoreRecord(entry, { ...source, recordId: entry.record.id })));
 }
 
-/** Removes, in place, what is of no use with a text that is lost: a provider rejects fields that are not its own. */
+/** Removes, in place, fields that are useless with a lost text: a provider rejects fields that are not its own. */
 function dropDamaged(node: unknown): void {
   if (typeof node !== 'object' || node === null) return;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object or array of JSON

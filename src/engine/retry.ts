@@ -31,8 +31,8 @@ export async function retryWhileUnavailable<T>(
 }
 
 /**
- * Stores a part of what an activity gives, for as long as the store is unavailable. Any other error ends the activity: a
- * further attempt would call the model or the tool again, and end like this one.
+ * Stores a part of an activity's result, with retries for as long as the store is unavailable. Any other error ends the
+ * activity: a further attempt would call the model or the tool again, and end like this one.
  * @throws PayloadTooLarge
  */
 export async function storeWhileUnavailable<T>(store: () => Promise<T>, signal: AbortSignal): Promise<T> {
@@ -45,8 +45,8 @@ export async function storeWhileUnavailable<T>(store: () => Promise<T>, signal: 
 }
 
 /**
- * Rethrows outages, which Temporal retries; any other error becomes non-retryable. The session workflow awaits this while
- * it holds its mutex, so an endless retry would block every later command.
+ * Rethrows outages, which Temporal retries; any other error becomes non-retryable. The session workflow awaits this
+ * with its mutex locked, so an endless retry would block every later command.
  */
 export async function failUnlessTransient<T>(work: () => Promise<T>): Promise<T> {
   try {

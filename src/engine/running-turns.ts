@@ -23,7 +23,7 @@ interface Wait {
   signal: AbortSignal;
 }
 
-/** What a turn has said to a command. */
+/** The decision of a turn on a command. */
 interface Judgement {
   refusal: Verdict;
   /** The calls whose answers the same subject had given before. */
@@ -39,22 +39,22 @@ interface CommandToSend {
 }
 
 /**
- * The states of running turns for those who send them commands. What is new in a history is added to what this process
+ * The states of running turns, for commands to them. New events of a history are added to the state that this process
  * has read before, so a command to a turn of many steps costs as much as one to a turn that has just begun.
  */
 export class RunningTurns {
   readonly #history: Pick<TurnHistory, 'read' | 'readSince'>;
   readonly #turns = new LRUCache<string, RunningTurn>({ max: MAX_TURNS });
-  /** The commands that are being sent, of which repetitions have the same id. Nothing else is kept of a command. */
-  readonly #sent = new Set<{ id: string; said?: Judgement }>();
+  /** The commands that are being sent; repetitions have the same id. Nothing else is kept of a command. */
+  readonly #sent = new Set<{ id: string; judgement?: Judgement }>();
 
   constructor(history: Pick<TurnHistory, 'read' | 'readSince'>) {
     this.#history = history;
   }
 
   /**
-   * The current state of a turn or, with `wait`, that in which `until` is true first, or that of the end of the turn.
-   * Later calls update the returned object.
+   * The current state of a turn or, with `wait`, the first state in which `until` is true, or the state at the turn's
+   * end. Later calls update the returned object.
    */
   async state(turnId: string, wait?: Wait): Promise<Turn> {
     const turn =
@@ -64,7 +64,7 @@ export class RunningTurns {
       try {
         await turn.catchUp();
       } catch (error) {
-        // Its state may lack what could not be read.
+        // Its state may lack the events that could not be read.
         this.#forget(turnId, turn);
         throw error;
       }
@@ -75,17 +75,17 @@ export class RunningTurns {
     }
   }
 
-  /** Sends a command to a turn, and waits for what the turn says to it; undefined if the turn ends before. */
+  /** Sends a command to a turn, and waits for the turn's decision; undefined if the turn ends before. */
   async command(
     turnId: string,
     { id, send, signal }: CommandToSend,
   ): Promise<(Judgement & { turn: Turn }) | undefined> {
-    const sent: { id: string; said?: Judgement } = { id };
+    const sent: { id: string; judgement?: Judgement } = { id };
     this.#sent.add(sent);
     try {
       if (!(await send())) return undefined;
-      const turn = await this.state(turnId, { until: () => sent.said !== undefined, signal });
-      return sent.said && { turn, ...sent.said };
+      const turn = await this.state(turnId, { until: () => sent.judgement !== undefined, signal });
+      return sent.judgement && { turn, ...sent.judgement };
     } finally {
       this.#sent.delete(sent);
     }
@@ -95,7 +95,7 @@ export class RunningTurns {
     if (verdicts.size === 0) return;
     for (const sent of this.#sent) {
       const { id } = sent;
-      if (verdicts.has(id)) sent.said = { refusal: verdicts.get(id), repeated: repeated.get(id) ?? [] };
+      if (verdicts.has(id)) sent.judgement = { refusal: verdicts.get(id), repeated: repeated.get(id) ?? [] };
     }
   }
 
@@ -120,7 +120,7 @@ class RunningTurn {
     this.#onTask = onTask;
   }
 
-  /** Adds what the history has by now. One read follows the other. */
+  /** Adds the new events of the history. Reads run one after the other. */
   catchUp(): Promise<void> {
     const read = this.#last.then(() => this.#read());
     this.#last = read.catch(() => undefined);

@@ -3,7 +3,7 @@ const MAX_KIB = 64;
 const MAX_MS = 100;
 
 /**
- * What one request may need of JSON Schemas: those of answers, and the conditions of decision policies, over all agents
+ * The limits of the JSON Schemas of one request: schemas of answers, and conditions of decision policies, in all agents
  * that it checks. The schemas of tools do not count, since no request compiles them.
  *
  * Bounds on each schema are not enough: the format of agents allows 1,000 conditions, and a request 100 sub-agents.
@@ -19,7 +19,7 @@ export class SchemaBudget {
     this.#maxMs = maxMs;
   }
 
-  /** Counts a schema. Returns what is wrong with it if it exceeds the budget, for a sentence that begins with its name. */
+  /** Counts a schema. If it exceeds the budget, returns the problem, for a sentence that begins with its name. */
   count(schema: object): string | undefined {
     this.#schemas += 1;
     if (this.#schemas > MAX_SCHEMAS) {

@@ -75,7 +75,7 @@ export async function startRemoval({ client, taskQueue }: StartOptions, sessionI
   );
 }
 
-/** Sends a command to a running turn, in whose history it is when this returns. */
+/** Sends a command to a running turn. The command is in the turn's history when this returns. */
 export async function signalTurn(client: Client, turnId: string, command: TurnCommand): Promise<void> {
   const turn = client.workflow.getHandle(turnWorkflowId(turnId));
   await client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () => turn.signal(commandTurn, command));

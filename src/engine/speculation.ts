@@ -42,8 +42,8 @@ export interface Speculator {
    */
   reserve(scope: string): Speculation | undefined;
   /**
-   * Settles when the request that holds the scope's reservation has claimed what it creates. The scope's other requests
-   * claim after it: if an equal request claimed first, the speculative call would be for a turn that never exists.
+   * Settles when the request with the scope's reservation has claimed what it creates. The scope's other requests claim
+   * after it: if an equal request claimed first, the speculative call would be for a turn that never exists.
    */
   whenClaimed(scope: string): Promise<void>;
 }

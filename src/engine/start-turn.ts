@@ -60,7 +60,7 @@ export interface TurnToStart {
   session: SessionRow;
   caller: Caller;
   previous: PreviousTurn;
-  /** Undefined: as the agent says. */
+  /** Undefined: as configured in the agent. */
   onRunning: OnRunning | undefined;
   claim: RequestClaim;
   /** The agent that the turn runs with: see `runnableAgent`. */
@@ -72,7 +72,7 @@ export interface TurnToStart {
   loadInput: () => Promise<InputItem[]>;
   /** The conversation before the turn, a `GivenConversation` as JSON, if its client keeps it. */
   conversation?: GivenText | undefined;
-  /** What the servers of a run are given: see `RunSecrets`. */
+  /** The secrets for the MCP servers of a run of the Runs API: see `RunSecrets`. */
   secrets?: string | undefined;
   /** See `TurnBounds`. */
   rounds?: number | undefined;
@@ -118,8 +118,8 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     const isRequested = await catalog.turns.request(requested, turn.secrets);
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
-    // Not after the turn is accepted, whose first call may need them. A rejected turn leaves them: another one, which may be its
-    // repetition, uses the same file for the same content.
+    // Before the turn is accepted, since its first call may need the files. A rejected turn leaves them: another turn,
+    // which may be its repetition, uses the same file for the same content.
     const paths = await engine.placeFiles(inputFiles(loaded), { sessionId, spec: agent.spec });
     const input = withPaths(await storeInput(loaded, { blobs, sessionId }), paths);
     const conversation = turn.conversation && (await storeConversation(turn.conversation, { blobs, sessionId }));
@@ -135,10 +135,10 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     else speculation?.accepted(accepted);
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
-    const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
-    const start = { ...command, ...place, sessionId };
-    // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
-    // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
+    const position = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
+    const start = { ...command, ...position, sessionId };
+    // A commit to SQLite blocks the process: it waits until the response has begun to be sent. The turn is running, so
+    // an index error, or a crash before this, changes nothing in it: reading and archiving the turn repair the index.
     const indexed = sleep(1)
       .then(() => turnIndex.accept(start))
       .then(

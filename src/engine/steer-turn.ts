@@ -25,8 +25,8 @@ interface Messages {
 }
 
 /**
- * Gives messages to the running turn of a session, and returns its id once the turn has accepted them; undefined if none
- * runs that the messages would follow. A repetition finds the turn that has accepted them.
+ * Sends messages to the running turn of a session, and returns its id once the turn has accepted them; undefined if
+ * none runs that the messages would follow. A repetition finds the turn that has accepted them.
  * @throws EngineError `too_many_messages`, or `unavailable` if it is unknown whether the turn will accept them
  */
 export async function steerTurn(engine: Engine, messages: Messages): Promise<string | undefined> {

@@ -2,7 +2,7 @@ import type { KernelCatalog } from '../catalog/catalog.ts';
 import { EngineError } from './errors.ts';
 import type { Limits } from './limits.ts';
 
-/** The longest that a request counts before what it brings is stored, and the catalog counts it. */
+/** The longest time for which a request counts before its bytes are stored, and the catalog counts them. */
 const STORING_MS = 10_000;
 
 const MEGABYTE = 1024 * 1024;
@@ -17,7 +17,7 @@ interface Arrival {
 export interface StorageAdmission {
   /** `storage_full`; undefined if the request may store its bytes. */
   refusal: EngineError | undefined;
-  /** To be called when the request is answered. */
+  /** To be called when the response is sent. */
   answered: () => void;
 }
 
@@ -29,10 +29,10 @@ interface StorageQuotaOptions {
 }
 
 /**
- * Limits what the sessions of each subject store. The catalog counts what is stored. Beside that, a request counts with
- * its bytes until it is answered, but for a few seconds only, so that many at once do not pass for one. Requests to other
- * processes do not: with several processes a subject may exceed its quota by what it sends to them at the same moment.
- * What turns store while they run is counted, and refuses the requests that follow.
+ * Limits what the sessions of each subject store. The catalog counts what is stored. In addition, the bytes of a
+ * request count until its response is sent, but for a few seconds only, so that simultaneous requests are not admitted
+ * as if each were alone. Requests to other processes do not count: with several processes a subject may exceed its
+ * quota by what it sends to them at the same moment. Bytes that turns store while they run count for later requests.
  */
 export class StorageQuota {
   readonly #options: StorageQuotaOptions;
@@ -49,7 +49,7 @@ export class StorageQuota {
     if (megabytes === Infinity) return { refusal: undefined, answered: () => undefined };
     const now = currentTime();
     const stored = await catalog.storedBytes.of(subject);
-    // After the query: from here on nothing is awaited, so that requests at once see each other.
+    // After the query: from here on nothing is awaited, so that simultaneous requests see each other.
     this.#arriving = this.#arriving.filter(({ until }) => until > now);
     const arriving = this.#arriving.filter((one) => one.subject === subject).reduce((sum, one) => sum + one.bytes, 0);
     const allowed = megabytes * MEGABYTE;

@@ -17,8 +17,8 @@ export async function storeInput(input: InputItem[], { blobs, sessionId }: BlobT
 }
 
 /**
- * Writes the files of an input where the code of the agent finds them, if it acts in code. A repetition of the call has the
- * same result. Returns their paths, in order; undefined for one that was not written.
+ * Writes the files of an input where the agent's code finds them, if it acts in code. A repeated call has the same
+ * result. Returns their paths, in order; undefined for one that was not written.
  */
 export type PlaceFiles = (
   files: StoredFile[],
@@ -27,10 +27,10 @@ export type PlaceFiles = (
 
 /** An input whose files have the paths that `PlaceFiles` has returned. */
 export function withPaths(input: InputItem[], paths: readonly (string | undefined)[]): InputItem[] {
-  const placed = new Map(inputFiles(input).map((file, i) => [file, paths[i]]));
+  const pathOf = new Map(inputFiles(input).map((file, i) => [file, paths[i]]));
   if (paths.every((path) => path === undefined)) return input;
   return withFiles(input, (file) => {
-    const path = placed.get(file);
+    const path = pathOf.get(file);
     return path === undefined ? file : { ...file, workspacePath: path };
   });
 }

@@ -13,7 +13,7 @@ interface Sources {
   logs: TurnLogReader;
 }
 
-/** Why a running turn repeats a call, if it does: of several calls, the one that is repeated for longest. */
+/** Why a running turn repeats a call, if it does: of several calls, for the one that has been repeated for longest. */
 export async function retryingTurn(client: Client, turnId: string): Promise<Retrying | undefined> {
   const retrying = (await describedActivities(client, turnId)).flatMap(
     ({ scheduledAt = '', attempts }) => retryingOf({ scheduledAt, attempts }) ?? [],
@@ -26,23 +26,23 @@ export async function retryingTurn(client: Client, turnId: string): Promise<Retr
  * @throws TurnNotFound
  */
 export async function turnTimeline({ catalog, client, logs }: Sources, turnId: string): Promise<Span[]> {
-  // In this order, so that what ends in between is in the log, and known to be in it.
+  // In this order, so that an activity that ends in between is in the log, and is recognized there.
   const row = await catalog.turns.get(turnId);
   const described = row?.archived ? [] : await describedActivities(client, turnId);
   const pending = described.length > 0 ? await pendingActivities(described, { logs, turnId }) : [];
   const timeline = new Timeline();
-  // Of stored entries, a timeline needs no text that may be in the blob store.
+  // The stored entries are enough: a timeline needs no text that may be in the blob store.
   for await (const { entries } of logs.readStored(turnId)) for (const { record } of entries) timeline.add(record);
   return timeline.ordered(pending);
 }
 
-/** None for a turn that has ended. */
+/** The running activities of a turn; none if it has ended. */
 async function describedActivities(client: Client, turnId: string): Promise<DescribedActivity[]> {
   const { pendingActivities = [] } = (await describeExecution(client, turnWorkflowId(turnId))) ?? {};
   return pendingActivities.filter(({ name }) => APPENDING_ACTIVITIES.some((one) => one === name));
 }
 
-/** The calls that run, by what the history says of them. */
+/** The running calls, with their fields from the history. */
 async function pendingActivities(
   described: DescribedActivity[],
   { logs, turnId }: { logs: TurnLogReader; turnId: string },

@@ -24,8 +24,8 @@ export async function cancelAtDeadline<T>(client: Client, deadline: number, work
     try {
       await retryWhileUnavailable(() => handle.signal(cancelTurn, 'server-execution-timeout'), signal);
     } catch (error) {
-      const isOver = isNotFound(error) || signal.aborted;
-      if (!isOver) log.error('a turn could not be cancelled at its deadline', { error });
+      const isEnded = isNotFound(error) || signal.aborted;
+      if (!isEnded) log.error('a turn could not be cancelled at its deadline', { error });
     }
   };
   const timer = setTimeout(() => void cancel(), Math.min(deadline - Date.now(), MAX_DELAY_MS));

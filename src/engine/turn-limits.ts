@@ -5,7 +5,7 @@ import { EngineError } from './errors.ts';
 import type { Limits } from './limits.ts';
 
 /**
- * A subject may hold this many times the free capacity, which shrinks as the server fills up: one subject alone reaches
+ * A subject may use this many times the free capacity, which shrinks as the server fills up: one subject alone reaches
  * four fifths of the limit, n subjects reach 4/(1 + 4n) each. Some capacity always remains for the next subject.
  */
 const SHARE_OF_FREE = 4;
@@ -35,7 +35,7 @@ interface TurnLimitsOptions {
  */
 export class TurnLimits {
   readonly #options: TurnLimitsOptions;
-  /** Admitted here: some of their turns are in the index already. */
+  /** Admitted by this process: some of their turns are in the index already. */
   readonly #admitted = new Set<Admission>();
 
   constructor(options: TurnLimitsOptions) {
@@ -52,7 +52,7 @@ export class TurnLimits {
     const { turns: limit, turnsPerSubject } = limits();
     if (limit === Infinity && turnsPerSubject === Infinity) return () => undefined;
     const now = Date.now();
-    // Their sessions are not counted in the index, so that none counts twice, whenever its turn gets there.
+    // Their sessions are not counted in the index, so that no turn counts twice, whenever it is added to the index.
     const admitted = new Set(this.#admitted);
     const running = await catalog.turns.countOpen({
       except: [id, ...Array.from(admitted, ({ sessionId }) => sessionId)],

@@ -48,7 +48,7 @@ class TurnNotStarted extends EngineError {
   }
 }
 
-/** What is read of a turn; undefined if an operator has deleted the turn before it was archived. */
+/** The result of reading a turn; undefined if an operator has deleted the turn before it was archived. */
 export async function unlessNotFound<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;
@@ -64,8 +64,8 @@ interface OneOfSeveral {
 }
 
 /**
- * What is read of one of several turns; undefined if it no longer exists, or cannot be read, which is logged: one turn does
- * not take a list with it.
+ * The result of reading one of several turns; undefined if it no longer exists, or cannot be read, which is logged: one
+ * turn must not fail a list.
  * @throws outages, after which all of them can be read, and EncryptionKeyMissing: with its key the turn can be read
  */
 export async function unlessUnreadable<T>(reading: Promise<T>, turn: OneOfSeveral): Promise<T | undefined> {
@@ -125,7 +125,7 @@ export interface TurnSummary {
 /** Entries that are restored together: a stored entry has at most 128 KiB, a restored one may have megabytes. */
 const RESTORE_BATCH_SIZE = 20;
 
-/** Temporal starts the workflow of an accepted turn within milliseconds. If it is overloaded, readers wait this long. */
+/** Temporal starts the workflow of an accepted turn within milliseconds. Under overload, readers wait this long. */
 const STARTS_WITHIN_MS = 5_000;
 const FIRST_START_POLL_MS = 10;
 const MAX_START_POLL_MS = 250;
@@ -150,7 +150,7 @@ export class TurnLogReader {
   readonly #running: RunningTurns;
   readonly #ended = endedTurns();
 
-  /** Turns that this process has seen accepted a moment ago. About others, Temporal is asked. */
+  /** Turns that were accepted a moment ago, in this process. For other turns, Temporal is asked. */
   readonly #accepted = new LRUCache<string, true>({ max: MAX_ACCEPTED, ttl: STARTS_WITHIN_MS });
 
   constructor(options: TurnLogReaderOptions) {
@@ -179,7 +179,7 @@ export class TurnLogReader {
       history,
       found: (read) => this.#found(turnId, read),
       onEnded: (turn) => {
-        // The turn may be in memory with its texts by now.
+        // The turn may already be in memory with its texts.
         if (!this.#ended.has(turnId)) this.#ended.set(turnId, turn);
       },
     });
@@ -211,7 +211,7 @@ export class TurnLogReader {
   }
 
   /**
-   * All entries of a turn, once it has ended. They stay in memory for as long as there is room, with all of their texts.
+   * All entries of a turn, once it has ended. They stay in memory while there is room, with all of their texts.
    * @throws TurnNotFound, and what aborts `follow`
    */
   async ended(turnId: string, follow: AbortSignal): Promise<LogEntry[]> {
@@ -220,9 +220,9 @@ export class TurnLogReader {
   }
 
   /**
-   * The turns of a chain, newest first. Those that are not in memory are read and stay there: the first one alone, because
-   * often it has just ended, and this process has the others; the others from the archive in batches. `follow` is that of
-   * `ReadOptions`.
+   * The turns of a chain, newest first. Turns that are not in memory are read and stay there: the first one alone,
+   * because often it has just ended, and this process has the others; the others from the archive in batches. `follow`:
+   * see `ReadOptions`.
    */
   async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
     for (let next: string | null = turnId; next !== null;) {
@@ -256,8 +256,8 @@ export class TurnLogReader {
       const read = isLong ? undefined : await archive.readAll(batch.map(({ id }) => id));
       for (const row of batch) {
         const entries = read?.get(row.id);
-        const place = archivedPlace(row);
-        const turn = entries ? { ...place, entries } : await EndedLog.archived(row, archive).whole();
+        const archived = archivedPlace(row);
+        const turn = entries ? { ...archived, entries } : await EndedLog.archived(row, archive).whole();
         yield { turnId: row.id, previousTurnId: row.previous_turn_id, entries: await this.#keep(turn) };
       }
     }
@@ -272,8 +272,8 @@ export class TurnLogReader {
   }
 
   /**
-   * A message of a turn with all of its texts; undefined if the turn has none with this id. The log is read from its end:
-   * the message is one whose tool calls are about to run, so few entries follow it.
+   * A message of a turn with all of its texts; undefined if the turn has none with this id. The log is read from its
+   * end: the message is one whose tool calls are about to run, so few entries follow it.
    * @throws TurnNotFound
    */
   async message({ sessionId, turnId, messageId }: MessageKey): Promise<ModelMessage | undefined> {
@@ -287,8 +287,8 @@ export class TurnLogReader {
   }
 
   /**
-   * The results of calls of a thread, with all of their texts, by the ids of the calls. The log is read from its end, since
-   * they are about to be used, and then that of the turns before it.
+   * The results of calls of a thread, with all of their texts, by the ids of the calls. The log is read from its end,
+   * since they are about to be used, and then that of the turns before it.
    * @throws TurnNotFound
    */
   async responses(
@@ -318,7 +318,7 @@ export class TurnLogReader {
     return found;
   }
 
-  /** A turn, and what waits for an answer after it; undefined if there is no such turn. */
+  /** A turn, and the calls that wait for answers after it; undefined if there is no such turn. */
   async status(turnId: string): Promise<TurnStatus | undefined> {
     return unlessNotFound((await this.locate(turnId)).status());
   }
@@ -328,7 +328,7 @@ export class TurnLogReader {
     return this.#found(turnId, () => this.#options.history.close(turnId));
   }
 
-  /** The first entry that the archive may lack, from which on those who follow a turn have its log in memory. */
+  /** The first entry that the archive may lack. Readers that follow a turn have its log in memory from there on. */
   async firstUnarchived(turnId: string): Promise<number> {
     return (await this.locate(turnId)).firstUnarchived;
   }
@@ -339,7 +339,7 @@ export class TurnLogReader {
   }
 
   /**
-   * Projects the current run of a turn up to its present end. With `follow`, also what comes after, until the turn ends.
+   * Projects the current run of a turn up to its present end; with `follow`, until the turn ends.
    * @throws TurnNotFound
    */
   async currentRun(turnId: string, follow?: AbortSignal): Promise<Turn> {
@@ -367,7 +367,7 @@ export class TurnLogReader {
     return { created: created.record, done: done?.record.kind === 'turn.done' ? done.record : undefined };
   }
 
-  /** What is known of a turn that has not ended. */
+  /** The summary of a turn that has not ended. */
   async #openEnds(start: TurnStart, isPaused: boolean): Promise<TurnSummary> {
     const { turnId, sessionId, queued, pause } = start;
     const created = await this.#firstRecord(start);
@@ -438,7 +438,7 @@ export class TurnLogReader {
   }
 }
 
-/** What is read of the catalog; undefined while it is unavailable. */
+/** The result of reading the catalog; undefined while it is unavailable. */
 async function unlessUnavailable<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;

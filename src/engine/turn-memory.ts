@@ -10,11 +10,11 @@ export interface ReadConversation {
   characters: number;
 }
 
-/** What a process has in memory of a turn for the activities that run it. */
+/** What a process keeps in memory of a turn for the activities that run it. */
 export class TurnMemory {
   /** The messages with tool calls that another process has produced, by their stamps. */
   readonly messages = new SharedReads<ModelMessage>((message) => recordCharacters([message]));
-  /** By its blob. */
+  /** The conversation of the client, by its blob. */
   readonly given = new SharedReads<ReadConversation>(({ characters }) => characters);
   readonly #sources: RecordSources;
   readonly #results = new Map<string, UnsequencedRecord[]>();
@@ -31,14 +31,14 @@ export class TurnMemory {
     return this.#resultCharacters + read + (this.#run?.characters ?? 0);
   }
 
-  /** Adds a result that this process has produced, or was sent. */
+  /** Adds a result that this process has produced or received. */
   add(stamp: string, records: UnsequencedRecord[]): void {
     if (this.#results.has(stamp)) return;
     this.#results.set(stamp, records);
     this.#resultCharacters += recordCharacters(records);
   }
 
-  /** The result under a stamp that this process has produced, or was sent. */
+  /** The result under a stamp that this process has produced or received. */
   result(stamp: string): UnsequencedRecord[] | undefined {
     return this.#results.get(stamp);
   }
@@ -57,7 +57,7 @@ export class TurnMemory {
   }
 }
 
-/** What was read, by its key. Concurrent readers share a read; one that fails or finds nothing is repeated. */
+/** Values that were read, by key. Concurrent readers share a read; a read that fails or finds nothing is repeated. */
 class SharedReads<T> {
   readonly #reads = new Map<string, Promise<T | undefined>>();
   readonly #sizeOf: (value: T) => number;

@@ -32,7 +32,7 @@ interface TurnRequestOptions {
   /** Equal for equal requests. */
   bodyHash: string;
   previous: PreviousTurn;
-  /** Undefined: as the agent says. */
+  /** Undefined: as configured in the agent. */
   onRunning: OnRunning | undefined;
   /** Whether the input resolves pending tool calls; otherwise the turn starts with a model call. */
   answersCalls: boolean;
@@ -45,11 +45,11 @@ interface ClaimOptions {
   input: InputItem[] | (() => Promise<InputItem[]>);
   /** The error that rejects the request if it exceeds the caller's rate limit and is not a repetition. */
   rateLimitError: Error | undefined;
-  /** The session waits for a slot, and keeps the input until it begins: the limits on turns are not for it. */
+  /** The session waits for a slot, and keeps the input until it begins: the limits on turns do not apply. */
   isWaiting?: boolean;
 }
 
-/** What the index says about the turns that a new one follows, before its session is asked. */
+/** The entries of the index about the turns that a new one follows, before its session decides. */
 interface SpeculationInput {
   /** The newest turn of the session. */
   last: TurnRow | undefined;
@@ -131,8 +131,8 @@ export class TurnRequest implements Disposable {
   }
 
   /**
-   * Admits the request if there is capacity. A repetition is always admitted: its turn may be running, so an error must
-   * not tell the client that it was rejected.
+   * Admits the request if there is capacity. A repetition is always admitted: its turn may be running, so the client
+   * must not get an error that means a rejection.
    */
   async #admit(
     session: SessionRow,
@@ -149,10 +149,10 @@ export class TurnRequest implements Disposable {
   }
 
   /**
-   * What the turn will follow, according to the index. Undefined if the request may be a repetition, or names a turn that
-   * the index does not have in this session: that turn may belong to another subject. Undefined also while another request
-   * is not in the index as a turn: it may have become one that this turn follows, or waits in the queue before it. Never
-   * rejects.
+   * What the turn will follow, according to the index. Undefined if the request may be a repetition, or names a turn
+   * that the index does not have in this session: that turn may be another subject's. Undefined also while another
+   * request is not in the index as a turn: it may have become one that this turn follows, or that waits in the queue
+   * before it. Never rejects.
    */
   async #loadSpeculationInput(): Promise<SpeculationInput | undefined> {
     const { catalog, log } = this.#engine;
@@ -200,8 +200,8 @@ function isSmallText(input: ClaimOptions['input']): input is InputItem[] {
 }
 
 /**
- * The turn that a request has claimed, until the request is answered. Disposing of it without an acknowledgement marks
- * the answer as lost: an equal request within the next seconds is then a repetition.
+ * The turn that a request has claimed, until the response is sent. Disposing of it without an acknowledgement marks the
+ * response as lost: an equal request within the next seconds is then a repetition.
  */
 export class ClaimedTurn implements AsyncDisposable {
   readonly turnId: string;
@@ -217,8 +217,8 @@ export class ClaimedTurn implements AsyncDisposable {
   }
 
   /**
-   * Offers the input to `keep`, with an id that is equal for equal requests, instead of a turn. False if it does not keep
-   * it. @throws EngineError
+   * Offers the input to `keep`, with an id that is equal for equal requests, instead of starting a turn. False if
+   * `keep` declines it. @throws EngineError
    */
   async keep(keep: (requestId: string, loadInput: () => Promise<InputItem[]>) => Promise<boolean>): Promise<boolean> {
     const { claim, loadInput } = this.#turn;
@@ -226,8 +226,8 @@ export class ClaimedTurn implements AsyncDisposable {
   }
 
   /**
-   * Gives the input, which consists of messages, to the running turn, if the request or the agent says so. Returns the id
-   * of that turn; undefined if a turn is to be started. @throws EngineError
+   * Sends the input, which consists of messages, to the running turn, if the request or the agent wants that. Returns
+   * the id of that turn; undefined if a turn is to be started. @throws EngineError
    */
   async steer(): Promise<string | undefined> {
     const { session, caller, previous, claim, onRunning, agent, loadInput } = this.#turn;
@@ -262,7 +262,7 @@ export class ClaimedTurn implements AsyncDisposable {
     await this.#indexed;
   }
 
-  /** The answer was handed to the network. */
+  /** The response was handed to the network. */
   acknowledge(): void {
     this.#isAcknowledged = true;
     this.#turn.claim.delivered().catch((error: unknown) => this.#warn(error));

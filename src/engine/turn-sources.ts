@@ -13,7 +13,7 @@ import { recordCharacters, recordsOf, type EndedTurn, type TurnOfSession } from 
 export interface StoredBatch {
   sessionId: string;
   entries: LogEntry[];
-  /** That of the turn after them, if they are from its history. */
+  /** The state of the turn after these entries, if they are from its history. */
   state?: TurnState;
 }
 
@@ -41,10 +41,10 @@ export type TurnSource = EndedLog | LiveLog;
 /** Entries per read: at most 12 MiB, since a record has at most 128 KiB. */
 export const ARCHIVE_PAGE = 100;
 
-/** A longer log is not cached while its turn runs, because each reader of a running turn holds what it has read. */
+/** A longer log is not cached while its turn runs, because each reader of a running turn keeps what it has read. */
 const MAX_GROWING_CHARACTERS = 1024 * 1024;
 
-/** The first entries of a log: those that are in the archive, or all of an ended turn that this process has in memory. */
+/** The first entries of a log: those in the archive, or all of an ended turn that this process has in memory. */
 interface Segment {
   sessionId: string;
   length: number;
@@ -62,8 +62,8 @@ export function archivedPlace(row: TurnRow): TurnOfSession {
   const { id: turnId, session_id: sessionId, previous_turn_id: previousTurnId, queue_number: number } = row;
   // Only a turn that has ended in the queue has no sequence.
   const isQueued = row.sequence === null && number !== null;
-  const place = { turnId, sessionId, previousTurnId, sequence: row.sequence ?? 0 };
-  return { ...place, ...(isQueued && { queued: { number } }) };
+  const turn = { turnId, sessionId, previousTurnId, sequence: row.sequence ?? 0 };
+  return { ...turn, ...(isQueued && { queued: { number } }) };
 }
 
 /** The log of a turn that has ended, and that can be read without Temporal. */
@@ -71,12 +71,12 @@ export class EndedLog {
   readonly isLive = false;
   /** The first ordinal that the archive may lack. */
   readonly firstUnarchived: number;
-  readonly #place: TurnOfSession;
+  readonly #turn: TurnOfSession;
   readonly #segment: Segment;
 
-  constructor(place: TurnOfSession, segment: Segment, firstUnarchived: number) {
+  constructor(turn: TurnOfSession, segment: Segment, firstUnarchived: number) {
     this.firstUnarchived = firstUnarchived;
-    this.#place = place;
+    this.#turn = turn;
     this.#segment = segment;
   }
 
@@ -88,7 +88,7 @@ export class EndedLog {
   /** A turn that this process has in memory. */
   static cached({ entries, ...turn }: EndedTurn): EndedLog {
     const read = (from: number, limit: number) => Promise.resolve(entries.slice(from - 1, from - 1 + limit));
-    return new EndedLog(placeOf(turn), { sessionId: turn.sessionId, length: entries.length, read }, 1);
+    return new EndedLog(turnOf(turn), { sessionId: turn.sessionId, length: entries.length, read }, 1);
   }
 
   entries(from: number): AsyncGenerator<StoredBatch> {
@@ -96,7 +96,7 @@ export class EndedLog {
   }
 
   async whole(): Promise<EndedTurn> {
-    return { ...this.#place, entries: await allOf(this.entries(1)) };
+    return { ...this.#turn, entries: await allOf(this.entries(1)) };
   }
 
   backwards(options: BackwardsOptions): AsyncGenerator<StoredBatch> {
@@ -120,7 +120,7 @@ export class EndedLog {
 
   async status(): Promise<TurnStatus> {
     const [last] = await this.#segment.read(this.#segment.length, 1);
-    return { ...this.#place, open: false, ...waitingAt(last) };
+    return { ...this.#turn, open: false, ...waitingAt(last) };
   }
 }
 
@@ -132,7 +132,7 @@ interface LiveLogOptions {
   history: TurnHistory;
   /** Reads from the history of the turn, which may be about to start. @throws TurnNotFound */
   found: <T>(read: () => Promise<T>) => Promise<T>;
-  /** Is told of the turn if its log was read up to its end. */
+  /** Called with the turn if its log was read up to its end. */
   onEnded: (turn: EndedTurn) => void;
 }
 
@@ -178,7 +178,7 @@ export class LiveLog {
       characters += recordCharacters(recordsOf(batch.entries));
       if (characters > MAX_GROWING_CHARACTERS) whole = undefined;
       else if (whole.at(-1)?.record.kind === 'turn.done' && turn.start)
-        this.#options.onEnded({ ...placeOf(turn.start), entries: whole });
+        this.#options.onEnded({ ...turnOf(turn.start), entries: whole });
     }
   }
 
@@ -187,7 +187,7 @@ export class LiveLog {
     const turn = new Turn();
     const entries = await allOf(this.#read(1, { follow }, turn));
     if (!turn.start) throw new Error(`the history of turn ${this.#options.turnId} is empty`);
-    return { ...placeOf(turn.start), entries };
+    return { ...turnOf(turn.start), entries };
   }
 
   /** The entries from `from` on, and possibly earlier ones: those that had to be read as well. */
@@ -219,7 +219,7 @@ export class LiveLog {
     }
   }
 
-  /** What is read of the history, from its first page on. */
+  /** The pages of the history, from the first one on. */
   async *#pages<T>(read: () => AsyncGenerator<T, void>): AsyncGenerator<T, void> {
     const { pages, first } = await this.#options.found(async () => {
       const begun = read();
@@ -287,11 +287,11 @@ export class LiveLog {
   }
 
   async status(): Promise<TurnStatus> {
-    const place = placeOf(await this.start());
+    const turn = turnOf(await this.start());
     const close = await this.close();
     const result = close?.how === 'completed' ? close.result : undefined;
     const { pending, threads }: Waiting = result?.status === 'done' ? result : { pending: [] };
-    return { ...place, open: close === undefined, pending, ...(threads && { threads }) };
+    return { ...turn, open: close === undefined, pending, ...(threads && { threads }) };
   }
 }
 
@@ -323,7 +323,7 @@ async function allOf(batches: AsyncIterable<StoredBatch>): Promise<LogEntry[]> {
   return (await Array.fromAsync(batches, ({ entries }) => entries)).flat();
 }
 
-function placeOf({ turnId, sessionId, previousTurnId, sequence, queued }: TurnOfSession): TurnOfSession {
+function turnOf({ turnId, sessionId, previousTurnId, sequence, queued }: TurnOfSession): TurnOfSession {
   return { turnId, sessionId, previousTurnId, sequence, ...(queued && { queued }) };
 }
 

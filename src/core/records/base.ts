@@ -5,8 +5,8 @@ export interface RecordBase {
   /** ISO-8601, UTC, milliseconds. */
   at: string;
   /**
-   * The activities of the turn that have ended with this record, or since the one before it without a record. Only `Turn`
-   * adds them, fed with a history; the workflow does not know them.
+   * The activities of the turn that have ended with this record, or since the one before it without a record. Only a
+   * `Turn` that is fed with a history adds them; the workflow does not have them.
    */
   activities?: EndedActivity[];
 }

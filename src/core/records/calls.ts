@@ -16,14 +16,14 @@ export type ToolInfo =
 /**
  * Where a tool call runs; decided once, by the activity that received it from the model.
  * - `server`: the server runs it, after an approval if `approval` is set. `retry` tools may run again with the same
- *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`. `order` is set if
- *   the calls of its MCP server run in the order of their message. `inSandbox` calls run on the host of the session's
- *   sandbox, which starts each of them once, however many attempts there are. One that `startsTask` has the result of a
- *   sub-agent, whose thread begins when the call runs.
- * - `client`: the client answers it.
- * - `thread`: a sub-agent answers it; the record of its thread follows the message.
- * - `session`: another agent answers it, in a session of its own, which the server creates when it runs the call.
- * - `answered`: it cannot run (unknown tool, invalid arguments), or the conversation itself answers it; its result
+ *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`. `order` is set
+ *   if the calls of its MCP server run in the order of their message. `inSandbox` calls run on the host of the
+ *   session's sandbox, which starts each of them once, however many attempts there are. A call that `startsTask` gets
+ *   the result of a sub-agent, whose thread begins when the call runs.
+ * - `client`: the client runs it.
+ * - `thread`: a sub-agent works on it; the record of its thread follows the message.
+ * - `session`: another agent works on it, in a session of its own, which the server creates when it runs the call.
+ * - `answered`: it cannot run (unknown tool, invalid arguments), or the conversation contains its result; the result
  *   directly follows the message.
  */
 export type ToolRoute =
@@ -49,15 +49,15 @@ export interface CallAction {
     | 'reset'
     | 'task'
     | 'save_tool';
-  /** A command that may do more than its words say. */
+  /** A command that may do more than its text shows. */
   isOpaque?: true;
   /** The call of the code that has made this one. */
   parent?: Pick<PendingCall, 'threadId' | 'toolCallId'>;
-  /** From when on code waits for no decision on the call: milliseconds since 1970. */
+  /** When the code stops waiting for a decision on the call: milliseconds since 1970. */
   expiresAt?: number;
 }
 
-/** What the server knows of a call that it runs. */
+/** The fields of a call that the server runs. */
 interface ServerCall {
   callHash: string;
   order?: CallOrder;
@@ -67,7 +67,7 @@ interface ServerCall {
   hasBegun?: true;
 }
 
-/** Work that a client has brought to a registered agent, which gives it no rights. */
+/** Work that a client has sent to a registered agent; the agent gives it no rights. */
 export interface AsDraft {
   /** The roles of the client: the work has the rights that it would have in a draft of the client. */
   draftRoles?: readonly string[];
@@ -81,17 +81,17 @@ export interface Approvers {
 
 /** The agent's policy for the approval of a call; decided with its route. */
 export interface ApprovalPolicy {
-  /** The hash of the agent's whole policy, by which it is told from others; undefined if the call has none. */
+  /** The hash of the agent's whole policy, which distinguishes it from others; undefined if the call has none. */
   id?: string;
-  /** Undefined: those with the right to decide in the session. */
+  /** Undefined: all subjects with the right to decide in the session. */
   approvers?: Approvers;
-  /** Those who have asked for the call may not decide on it: see `requesters` of `PendingCall`. */
+  /** The requesters of the call may not decide on it: see `requesters` of `PendingCall`. */
   excludeRequester?: true;
   /** How many subjects must allow the call; one denial decides. */
   quorum: number;
   expiresInSeconds?: number;
   onExpiry: 'deny' | 'allow' | 'end';
-  /** Who may decide, too, if nobody has after this time. */
+  /** Further approvers if the call is undecided after this time. */
   escalate?: { afterSeconds: number; to: Approvers };
   /** The call runs with the arguments that the model wrote, or not at all. */
   mayEditArguments?: false;
@@ -114,6 +114,6 @@ export interface CallSource {
   /** The stamp of the result with the message. Attempts at a message share its id; this is the accepted one. */
   stamp: string;
   index: number;
-  /** Absent on calls that the client answers. */
+  /** Absent on calls that the client runs. */
   run?: { effect: 'retry' | 'once' } & ServerCall;
 }

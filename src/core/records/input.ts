@@ -8,7 +8,7 @@ export type StoredFile = {
   name: string;
   mimeType: string;
   bytes: number;
-  /** The model is given the sound. Of other files with audio it is told only that they exist. */
+  /** The model gets the sound. For other files with audio it only sees that they exist. */
   asAudio?: true;
   /** Where the agent also finds it, from its workspace. */
   workspacePath?: string;
@@ -16,7 +16,7 @@ export type StoredFile = {
 
 /** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
 export type FileText = {
-  /** Identifies the file, and as what it was read: see `extractionKey`. */
+  /** Identifies the file, and the type as which it was read: see `extractionKey`. */
   file: string;
 } & ({ blob: string } | { problem: string });
 
@@ -35,9 +35,9 @@ export type InputItem =
 export interface ConversationRef {
   /** A `GivenConversation` as JSON. */
   blob: string;
-  /** The calls of the conversation that had no result: the model is told that they were cancelled. */
+  /** The calls of the conversation that had no result: the model sees that they were cancelled. */
   repaired?: string[];
-  /** The conversation, where it was loaded for a model call. Stored records do not have it. */
+  /** The conversation, if it was loaded for a model call. Stored records do not have it. */
   given?: GivenConversation;
 }
 

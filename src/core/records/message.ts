@@ -30,7 +30,7 @@ export interface ModelMessage extends RecordBase {
   inputBreakdown?: InputBreakdown;
   /** Opaque fields of the provider, such as reasoning signatures. */
   providerFields?: Record<string, unknown>;
-  /** The provider whose model wrote the message, by its name on this server; absent if it is not known, or none was called. */
+  /** The provider whose model wrote the message, by its name on this server; absent if unknown or not called. */
   provider?: string;
   /** The model's name at that provider. */
   model?: string;
@@ -42,11 +42,11 @@ export interface ModelMessage extends RecordBase {
   isGiven?: true;
   /** Code has made its calls: no model was called. */
   fromCode?: true;
-  /** It stands for a record that is damaged: see `lostRecord`. Stored records do not have it. */
+  /** A placeholder for a damaged record: see `lostRecord`. Stored records do not have it. */
   isLost?: true;
-  /** What the model has said instead of written, or beside it. */
+  /** The model's speech, in place of text or beside it. */
   audio?: SpokenAudio;
-  /** What it has drawn. */
+  /** The images that the model has drawn. */
   images?: MadeImage[];
   /** The check of an answer for which the agent has a JSON Schema; `isAnyJson`: it has none, and requires JSON. */
   structured?: { fits: true } | { fits: false; problem: string; isAnyJson?: true };
@@ -60,16 +60,16 @@ export interface MadeImage {
 
 export interface SpokenAudio {
   file: StoredFile;
-  /** What later model calls are given of it. */
+  /** The text that stands for it in later model calls. */
   transcript: string;
-  /** That of its provider. */
+  /** The id at its provider. */
   id?: string;
   /** In hertz, if the file has samples without a header. */
   sampleRate?: number;
   channels?: number;
 }
 
-/** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */
+/** Whether a message is not accepted as the answer. The model is called for another one, unless the turn ends. */
 export function violatesSchema({ structured }: ModelMessage): boolean {
   return structured?.fits === false;
 }
@@ -81,7 +81,7 @@ export interface FailedAttempt {
   failure: string;
 }
 
-/** What is known of a message before its model call. */
+/** The fields of a message that are fixed before its model call. */
 export interface MessagePlan {
   threadId: string;
   messageId: string;
@@ -117,5 +117,5 @@ export function emptyResponse(
   return plan.connectsServers ? [serversConnected(plan, { servers: [] }), message] : [message];
 }
 
-/** A message that readers may have been shown the beginning of. */
+/** A message whose beginning readers may have seen. */
 export type PlannedMessage = Pick<MessagePlan, 'messageId' | 'createdAt'>;

@@ -14,7 +14,7 @@ export interface EditedArguments {
   hash: string;
 }
 
-/** What keeps a turn from being answered: calls that wait for a human or a client, and the sub-agents that made them. */
+/** What a turn leaves open: calls that wait for a human or a client, and the sub-agents that made them. */
 export interface Waiting {
   pending: PendingCall[];
   /** Parents stand before their sub-agents. */
@@ -26,8 +26,8 @@ export interface PendingCall {
   threadId: string;
   toolCallId: string;
   /**
-   * A call that needs a sign-in is not answered by an input: the next turn runs it. So does it with one that waits for its
-   * turn behind earlier calls of its server, which nobody is asked about: see `heldCalls`.
+   * No input answers a call that needs a sign-in: the next turn runs it. The next turn also runs a call with `order`,
+   * which waits behind earlier calls of its server, and for which no answer is requested: see `heldCalls`.
    */
   needs: 'approval' | 'response' | 'sign_in' | 'order';
   source: CallSource;
@@ -37,24 +37,24 @@ export interface PendingCall {
   /** For an approval of a call of an agent that acts in code: what is decided on. The arguments may be a reference. */
   action?: CallAction & Pick<ToolCall, 'info' | 'arguments'>;
   /**
-   * The ids of those who have asked for the call, if its policy excludes them: the owner of the session, the author of the
-   * newest user message when the model was called, and those of the messages that the turn has got since.
+   * The ids of the call's requesters, if its policy excludes them: the owner of the session, the author of the newest
+   * user message when the model was called, and the authors of the messages that the turn has received since.
    */
   requesters?: string[];
   /** The call was approved with these arguments. */
   edited?: EditedArguments;
-  /** The approval is asked for once more: see `ASKED_AGAIN` in `tool-records.ts`. */
+  /** The approval is requested again: see `ASKED_AGAIN` in `tool-records.ts`. */
   isAskedAgain?: true;
-  /** That of the call's input, for a call that waits for a sign-in, or behind others, after its approval. */
+  /** As in the call's input, for an approved call that waits for a sign-in, or behind others. */
   onReplaced?: Pick<PendingCall, 'policy' | 'requesters'>;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
   /**
-   * Set if the call has begun and its outcome is unknown: a response says what happened, an approval has it run again. The
-   * text is what is known: the result if nobody knows more.
+   * Set if the call has begun and its outcome is unknown: a response reports what happened, an approval runs it again.
+   * The text is what is known, and the result if no more is reported.
    */
   unknownOutcome?: string;
-  /** Set for a call that waits behind others with the answer to its server's question; the content may be a reference. */
+  /** Set for a call that waits behind others with the answer to a server's question. The content may be a reference. */
   answered?: { elicitation: PendingElicitation; content: string };
 }
 
@@ -93,25 +93,25 @@ export interface ActionRequired extends RecordBase {
 /** What a turn that is done waits for. */
 export type RequiredAction = ActionRequired | AuthRequired;
 
-/** A vote on a call, or what time has decided. */
+/** A vote on a call, or its expiry or escalation. */
 export interface ToolDecided extends RecordBase {
   kind: 'tool.decided';
   threadId: string;
   toolCallId: string;
   /** `respond`: the question of the call's server was answered. */
   decision: 'allow' | 'deny' | 'respond' | 'expired' | 'escalated';
-  /** Absent if time has decided. */
+  /** Absent for an expiry or an escalation. */
   by?: Subject;
   reason?: string;
-  /** What was allowed, if not the arguments that the model wrote. */
+  /** The allowed arguments, if they are not those that the model wrote. */
   edited?: EditedArguments;
-  /** It holds for later calls of the tool in the turn, or is that of an earlier call. */
+  /** The decision holds for later calls of the tool in the turn, or was made on an earlier call. */
   isRemembered?: true;
   /** How many votes are still needed before the call runs. */
   remaining: number;
 }
 
-/** Whether a call waits no more after a decision on it. */
+/** Whether a decision ends the wait of its call. */
 export function isDecided({ decision, remaining }: ToolDecided): boolean {
   return decision === 'allow' ? remaining === 0 : decision !== 'escalated';
 }

@@ -24,8 +24,8 @@ export interface ToolResponse extends RecordBase {
   /** The arguments with which the call ran, if a person has edited those of the model: a JSON object. */
   arguments?: string;
   /**
-   * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut, and `fullText` has all of it. For a denied call
-   * the reason, if there is one. `responseText` turns it into what model and client read.
+   * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut, and `fullText` has all of it. For a denied
+   * call the reason, if there is one. `responseText` turns it into the text for model and client.
    */
   content: string;
   /** Images and other binary results. */
@@ -38,19 +38,19 @@ export interface ToolResponse extends RecordBase {
   foundTools?: FoundTool[];
   /** Who has given the result, in a turn that waited for it. */
   by?: Subject;
-  /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
+  /** The thread of the sub-agent that has produced the result. Only the model reads it here. */
   fromThread?: string;
   /** The result was given with the conversation before the turn. */
   isGiven?: true;
-  /** A given result that the client has not sent: another run has it. */
+  /** A given result that the client has not sent: it is from another run of the Runs API. */
   isReused?: true;
   /** Why the call has no result of its tool, unless its outcome says that. Absent: it has one, or was not to be run. */
   noResult?: NoResult;
   /** The message of the error that the client's tool has thrown, which the model is not shown. */
   error?: string;
-  /** The hash of the client's answer, by which a repetition of it is known. */
+  /** The hash of the client's answer, by which a repetition of it is recognized. */
   answerHash?: string;
-  /** Where it ran, if its server keeps state for a connection. */
+  /** The connection on which it ran, if its server keeps state for connections. */
   connection?: StatefulConnection;
   /** It was denied by a rule or a policy: no person has decided. */
   byRule?: true;
@@ -60,7 +60,7 @@ export interface ToolResponse extends RecordBase {
   saved?: SavedFiles;
 }
 
-/** A connection for which its server keeps state: what a call leaves there, only calls on the same one find. */
+/** A connection for which its server keeps state, which only calls on the same connection can use. */
 export interface StatefulConnection {
   serverId: string;
   /** Unique for each connection that was ever opened. */
@@ -71,7 +71,7 @@ export interface StatefulConnection {
  * Why a call has no result of its tool.
  * - `unknown_tool`: there is no tool of its name.
  * - `unreachable`: its server could not be reached.
- * - `protocol`: its server has not answered as MCP requires, or with a protocol error.
+ * - `protocol`: the response of its server violates MCP, or is a protocol error.
  * - `client`: its client reports that the tool threw an error.
  */
 export type NoResult = 'unknown_tool' | 'unreachable' | 'protocol' | 'client';

@@ -1,7 +1,7 @@
 import type { RecordBase } from './base.ts';
 
 /**
- * The walls around a sandbox: `sandbox` has namespaces of its own, `confined` only filters what its processes may do, and
+ * The walls around a sandbox: `sandbox` has namespaces of its own, `confined` only filters what its processes do, and
  * `none` has no walls.
  */
 export type Isolation = 'sandbox' | 'confined' | 'none';
@@ -11,7 +11,7 @@ export interface FeatureEvent extends RecordBase {
   kind: 'feature.event';
   /** The type of the event on the wire, of those that the feature declares. */
   type: string;
-  /** Null for what concerns the whole session. */
+  /** Null if it concerns the whole session. */
   threadId: string | null;
   /** The fields of the event, as they are on the wire. */
   data: Record<string, unknown>;
@@ -47,11 +47,11 @@ export interface SavedFile {
   name: string;
   mediaType: string;
   bytes: number;
-  /** From the workspace. */
+  /** Relative to the workspace. */
   path: string;
 }
 
-/** What is known of code that has printed nothing: it has not run, or what it did is lost. */
+/** The execution of code without output: the code has not run, or its output is lost. */
 export function withoutOutput(exit: Execution['exit']): Execution {
   return { exit, outputBytes: 0, defined: [] };
 }

@@ -10,7 +10,7 @@ export interface McpInitialized extends RecordBase {
     name: string;
     sessionId: string | null;
     transport: 'streamable-http' | 'sse' | 'stdio';
-    /** What the agent's author should know that concerns the server. */
+    /** Warnings about the server for the agent's author. */
     warnings?: string[];
     /** Absent if the server requires no sign-in. */
     account?: ConnectedAccount;
@@ -32,7 +32,7 @@ export interface ConnectedAccount {
   since: string;
 }
 
-/** The record before a thread's first message. It has the message's time, so that every attempt gives the same one. */
+/** The record before a thread's first message. It has the message's time, so that every attempt makes the same one. */
 export function serversConnected(
   { createdAt: at, threadId }: MessagePlan,
   found: FoundServers,

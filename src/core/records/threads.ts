@@ -9,16 +9,16 @@ import type { Usage } from './usage.ts';
 export const ROOT_THREAD = 'main';
 
 /**
- * The thread of a sub-agent, or of code that has made calls, and all that is needed to run it: in this run of the turn, in
- * the next, in a later turn.
+ * The thread of a sub-agent, or of code that has made calls, and all that is needed to run it: in this Temporal run of
+ * the turn, in the next, in a later turn.
  */
 export interface SubAgent extends AsDraft {
   threadId: string;
   /** Set if code writes its messages: the calls of the cell that is its parent. `source` is that of the cell. */
   code?: { source: CallSource };
-  /** The name that its parent has given it. */
+  /** The name that its parent has chosen. */
   title: string;
-  /** The call that it answers. */
+  /** The call whose result it produces. */
   parent: Pick<PendingCall, 'threadId' | 'toolCallId'>;
   /** 1 for a sub-agent of the root agent, 2 for one of its sub-agents. */
   depth: number;
@@ -27,30 +27,30 @@ export interface SubAgent extends AsDraft {
   agent?: string;
   /** The spec is that of a registered agent, with whose rights it runs, also in the session of a draft. */
   isRegistered?: true;
-  /** Set for a dynamic one whose model is not its parent's. */
+  /** Set for a dynamic sub-agent whose model is not its parent's. */
   model?: string;
   hasServers: boolean;
   /** The limit of its model calls. */
   iterations: number;
   /**
-   * An agent that acts in code has started it. It starts no sub-agents, and after its last model call with the tools that
-   * this calls, it ends with what it has said.
+   * An agent that acts in code has started it. It starts no sub-agents, and ends with its last message, after the tools
+   * of its last model call.
    */
   isTask?: true;
-  /** How many of the tasks that it has started may be open at once. Absent if it does not act in code: it has no kernel. */
+  /** How many tasks that it has started may be open at once. Absent if it does not act in code: it has no kernel. */
   maxTasks?: number;
-  /** It ends, with what it has said, once a person has denied a call of it. */
+  /** It ends with its last message once a person has denied one of its calls. */
   endsOnDenial?: true;
 }
 
-/** Why a thread ends with what it has said. */
+/** Why a thread ends with its last message, without another model call. */
 export type ThreadEnding = 'denial' | 'max_turns';
 
 /** A sub-agent that is not done. */
 export interface OpenThread extends SubAgent {
   /** Its model calls so far. */
   steps: number;
-  /** How many of them have found that a sign-in is missing. */
+  /** How many of these have found that a sign-in is missing. */
   refused?: number;
   isDenied?: true;
 }
@@ -90,8 +90,8 @@ export interface ContextCompacted extends RecordBase {
   foundTools?: FoundTool[];
   /** The connections on which the thread's last call of each server ran. */
   connections?: StatefulConnection[];
-  /** Of the model calls that wrote the summary. */
+  /** The usage of the model calls that wrote the summary. */
   usage?: Usage;
-  /** Every client gets the event: those of an agent whose turns wait know it. */
+  /** Every client gets the event: the clients of an agent whose turns wait support it. */
   isShown?: true;
 }

@@ -15,14 +15,14 @@ export interface TurnCreated extends RecordBase {
   createdBy: Subject;
   input: InputItem[];
   conversation?: ConversationRef;
-  /** That of the turn's start. */
+  /** As in the turn's start. */
   isRun?: true;
   specHash: string;
   /** The turn waits in the queue of its session, or has ended there: its position in it at its creation, from 1. */
   queued?: { position: number };
   /** When it began, if it has waited in the queue. */
   begunAt?: string;
-  /** It stands for a record that is damaged: see `lostRecord`. Stored records do not have it. */
+  /** A placeholder for a damaged record: see `lostRecord`. Stored records do not have it. */
   isLost?: true;
 }
 
@@ -33,7 +33,7 @@ export interface RefreshRequired extends RecordBase {
   toolkits: string[];
 }
 
-/** What a toolkit of the client has from now on. */
+/** The new contents of a toolkit of the client. */
 export interface ToolkitRefreshed extends RecordBase {
   kind: 'toolkit.refreshed';
   by: Subject;
@@ -49,9 +49,9 @@ export interface ToolkitRefreshed extends RecordBase {
 
 /**
  * Why a turn is paused. While there is a reason, its time limit stops.
- * - `action`: it has nothing to do until it gets answers.
+ * - `action`: it is idle until it gets answers.
  * - `sign_in`: the same, and it waits for sign-ins only.
- * - `delegation`: it has nothing to do until agents in sessions of their own have answered its calls.
+ * - `delegation`: it is idle until agents in sessions of their own have returned the results of its calls.
  * - `requested`: a command holds it.
  * - `budget`: it is held because its budget was reached.
  */
@@ -63,11 +63,11 @@ export type PauseReason = (typeof PAUSE_REASONS)[number];
 export interface TurnPaused extends RecordBase {
   kind: 'turn.paused' | 'turn.resumed';
   reason: PauseReason;
-  /** Whose command caused it; absent if there was none. */
+  /** The subject whose command caused it; absent if there was none. */
   by?: Subject;
-  /** Set if the reason is the budget: as it is after the pause, or after it was raised. */
+  /** Set if the reason is the budget: its state at the pause, or after it was raised. */
   budget?: BudgetReport;
-  /** Clients get the event only if they ask for all: those of an agent without budgets and pauses may not know it. */
+  /** Only clients that ask for all events get it: those of an agent without budgets and pauses may not support it. */
   isHidden?: true;
 }
 
@@ -83,8 +83,8 @@ export interface UserSteered extends RecordBase {
 }
 
 /**
- * What the root agent did when its turn was cancelled: it called its model; calls ran, or others worked on them; neither,
- * as while people decide.
+ * What the root agent did when its turn was cancelled: it called its model; calls ran, or other agents worked on them;
+ * or neither, as while people decide.
  */
 export type CancelPhase = 'model' | 'tool' | 'between';
 
@@ -100,9 +100,8 @@ export type TurnOutcome =
       /** The sub-agents that wait with the root agent. */
       threads?: OpenThread[];
       /**
-       * It has no answer, and its output is what the agent has said last. `denial`: a person has denied a call, and the
-       * agent's turns end then; `max_turns`: its rounds of model calls and tools are done, of which its request allows no
-       * more.
+       * The turn has no answer, and its output is the agent's last message. `denial`: a person has denied a call, and
+       * the agent's turns end then; `max_turns`: its request allows no more rounds of model calls and tools.
        */
       endedBy?: 'denial' | 'max_turns';
     }
@@ -133,7 +132,7 @@ export interface ModelFailed {
  * - `model_failed`: the provider has failed, permanently or for too long.
  * - `tool_failed`: a call has no result, and the agent's turns end then.
  * - `repeated_call_id`: the model gave two calls of a message the same id, and the agent's turns end then.
- * - `server_unavailable`: an MCP server without which the agent does not begin is unavailable.
+ * - `server_unavailable`: an MCP server that the agent requires is unavailable.
  * - `repeated_tool_name`: its client has given it two tools of one name.
  * - `action_expired`: the turn has waited for answers for as long as it may.
  */
@@ -155,20 +154,20 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
-/** Whether a turn that is done has said anything. */
+/** Whether the output of a turn that is done has text. */
 export function hasOutput<D extends Extract<TurnOutcome, { status: 'done' }>>(
   end: D,
 ): end is D & { output: ModelMessage } {
   return end.output !== null && end.output.content + end.output.refusal !== '';
 }
 
-/** A limit at which a turn is asked for its answer: of its model calls, or of the time for which it works. */
+/** A limit at which a turn is forced to answer: of its model calls, or of the time for which it works. */
 export type ResponseLimit = 'iterations' | 'time';
 
 export interface TurnDone extends RecordBase, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
-  /** Set if the turn was asked for its answer, whatever came of it. */
+  /** Set if a limit has forced the turn to answer, whatever the result. */
   limit?: ResponseLimit;
   /** How long the turn was paused. */
   waitedMs: number;

@@ -1,6 +1,6 @@
 const MEDIA_TOKENS = ['audioInput', 'imageInput', 'cachedAudio', 'cachedImage', 'audioOutput', 'imageOutput'] as const;
 
-/** Tokens of audio and of images: parts of those of input, of those read from the cache, and of output. */
+/** Tokens of audio and of images: parts of the tokens of input, of those read from the cache, and of output. */
 export type MediaTokens = { [Kind in (typeof MEDIA_TOKENS)[number]]?: number };
 
 /** Token counts as the provider reported them. */
@@ -10,7 +10,7 @@ export interface Usage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
-  /** The tokens that are not text, as far as the provider tells them apart. */
+  /** The tokens that are not text, if the provider reports them separately. */
   media?: MediaTokens;
   /** What the tokens cost; absent if a model's price is unknown. */
   costInUsd?: number;
