@@ -78,7 +78,7 @@ const SETTINGS = {
   metricsPort: from('EVERTURN_METRICS_PORT', port.optional()),
   /** The port on which a standalone worker serves its health and metrics; unset: none. */
   workerPort: from('EVERTURN_WORKER_PORT', port.optional()),
-  /** The same of a kernel host. */
+  /** The same for a kernel host. */
   kernelHostPort: from('EVERTURN_KERNEL_HOST_PORT', port.optional()),
   /** Folder for everything that the server stores itself: catalog, the embedded Temporal's database, blobs by default. */
   dataDir: from('EVERTURN_DATA', absolutePath.prefault('.everturn')),
@@ -134,7 +134,7 @@ const SETTINGS = {
   /** The model whose embeddings rank tools for agents with `tool_search: "hybrid"`. */
   embeddingModel: from('EVERTURN_EMBEDDING_MODEL', z.string().min(1).optional()),
   model: {
-    /** A model call that has received no piece of the answer for this long is retried. */
+    /** A model call that has received no piece of the message for this long is retried. */
     firstChunkSeconds: from('EVERTURN_MODEL_FIRST_CHUNK_SECONDS', seconds(600, MAX_SILENCE_SECONDS)),
     /** The same after a piece of it. */
     idleSeconds: from('EVERTURN_MODEL_IDLE_SECONDS', seconds(45, MAX_SILENCE_SECONDS)),
@@ -153,7 +153,7 @@ const SETTINGS = {
   sessionIdleSeconds: from('EVERTURN_SESSION_IDLE_SECONDS', seconds(30 * 86_400, TEN_YEARS_SECONDS)),
   /** How many sub-agents of one turn run at once. */
   subAgents: from('EVERTURN_SUB_AGENTS', wholeFrom(1, 20).default(5)),
-  /** After how many days an ended run is deleted, unless its agent says; 0: never. */
+  /** After how many days an ended run of the Runs API is deleted, unless its agent sets it; 0: never. */
   runRetentionDays: from('EVERTURN_RUN_RETENTION_DAYS', wholeFrom(0, 36_500).default(30)),
   /** How many sessions of the Agents API v2 work or wait for results at once; further ones wait in a queue. */
   agentSessions: from('EVERTURN_AGENT_SESSIONS', wholeFrom(1, 10_000).default(100)),
@@ -237,7 +237,7 @@ const SETTINGS = {
     ),
     installers: from('EVERTURN_TEMPORAL_INSTALL', installers),
     maySdkInstall: from('EVERTURN_DOWNLOAD_TEMPORAL', flag.default(true)),
-    /** Whether workers answer queries for the stacks of workflows. */
+    /** Whether workers respond to queries for the stacks of workflows. */
     stackTraces: from('EVERTURN_WORKFLOW_STACK_TRACES', flag.default(false)),
   },
   sqliteSync: from('EVERTURN_SQLITE_SYNC', z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional()),
@@ -307,8 +307,8 @@ function readSettings(env: Record<string, string>): Settings {
 export type Config = ReturnType<typeof loadConfig>;
 
 /** @throws ConfigError, or StartupError for the file of a secret */
-export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start') {
-  const env = withSecrets(given);
+export function loadConfig(variables: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start') {
+  const env = withSecrets(variables);
   const { s3Endpoint, awsEndpoint, ...settings } = readSettings(env);
   registerSecrets(secretsOf(settings, env));
   if (role !== 'start') checkShared(env, role);
@@ -324,7 +324,7 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
     oidc: oidcOf(settings.oidc),
     /**
      * Whether URLs from clients may resolve to private or loopback addresses. Unset: only while there are no keys. A worker
-     * does not know whether the API has keys in its environment.
+     * cannot read whether the API has keys in its environment.
      */
     allowPrivateUrls: allowPrivateUrls ?? (role === 'worker' ? false : undefined),
     /** Whether traces are recorded. */
@@ -347,7 +347,7 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
     database: databaseOf(settings.database ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
     /** The synchronous mode of the embedded Temporal's SQLite. */
     sqliteSync,
-    /** What is said at start of variables that look like settings and are none. */
+    /** The warnings at start about variables that look like settings and are none. */
     warnings: unknownVariables(env),
     /** Whether `EVERTURN_API_KEY` is set, which is the key of a client. */
     hasClientKey: env[CLIENT_KEY] !== undefined,
@@ -388,7 +388,7 @@ const CLIENT_KEY = 'EVERTURN_API_KEY';
 /** Variables of clients and of the Compose file, whose environment a server may have, too. */
 const OF_OTHERS = [CLIENT_KEY, 'EVERTURN_FILES', 'EVERTURN_KEY', 'EVERTURN_PUBLISH', 'EVERTURN_URL'];
 
-/** Those are no errors: the variable may be of another version, or of another program. */
+/** The warnings about unknown variables. They are no errors: they may be of another version, or of another program. */
 function unknownVariables(env: Record<string, string>): string[] {
   const settings = [...CONFIG_VARIABLES, ...[...SECRETS].map((name) => `${name}_FILE`)];
   const known = new Set([...settings, ...OF_OTHERS]);

@@ -9,17 +9,17 @@ import { undefinedVariables } from './prompt.ts';
 const MAX_WARNINGS = 50;
 
 interface Known {
-  /** For which the agent would not be accepted now. */
+  /** Problems for which the agent would be rejected now. */
   mistakes: readonly AgentProblem[];
   /** Undefined for an agent without decision policies. */
   subjects: KnownSubjects | undefined;
-  /** The registered ones of the agents that it may start. */
+  /** The agents that it may start and that are registered. */
   agents: readonly string[];
   /** The warnings for inline servers whose tools run unasked. */
   unasked: readonly string[];
 }
 
-/** What the author of an agent that can run should know of it, each with its place: for answers and the log. */
+/** The warnings for the author of an agent that can run, each with its path: for responses and the log. */
 export function agentWarnings(spec: AgentSpec, { mistakes, subjects, agents, unasked }: Known): string[] {
   const all = [
     ...formatWarnings(spec),
@@ -33,26 +33,26 @@ export function agentWarnings(spec: AgentSpec, { mistakes, subjects, agents, una
   return others > 0 ? [...all.slice(0, MAX_WARNINGS), `${others} more`] : all;
 }
 
-/** Those of an agent's warnings that are about one of its MCP servers, or about a policy for the calls of that server. */
+/** The warnings of an agent that concern one of its MCP servers, or a policy for the calls of that server. */
 export function aboutServer(server: string, { mcp_servers, config }: AgentSpec, warnings: string[]): string[] {
-  const places = [
+  const paths = [
     ...(mcp_servers ?? []).flatMap(({ name }, i) => (name === server ? `mcp_servers.${i}` : [])),
     ...(config?.decision_policies ?? []).flatMap(({ match }, i) =>
       match.server === server ? `config.decision_policies.${i}` : [],
     ),
   ];
   return warnings.filter((warning) =>
-    places.some((place) => warning.startsWith(`${place}.`) || warning.startsWith(`${place}:`)),
+    paths.some((path) => warning.startsWith(`${path}.`) || warning.startsWith(`${path}:`)),
   );
 }
 
 /**
- * Why the format would not accept a spec now, which it did when the spec was stored. The keys that only the spec itself
- * has, and not its parts, are the server's own: earlier formats kept unknown ones in some of the parts.
+ * Why the current format rejects a spec that was accepted when it was stored. Unknown keys at the top level are the
+ * server's own and are skipped; those below are reported, since earlier formats kept them in some parts.
  */
 function formatWarnings(spec: AgentSpec): string[] {
-  const given = Object.entries(spec).filter(([key]) => key in agentSpec.shape);
-  const { error } = agentSpec.safeParse(Object.fromEntries(given), { error: namingUnknownKeys });
+  const inFormat = Object.entries(spec).filter(([key]) => key in agentSpec.shape);
+  const { error } = agentSpec.safeParse(Object.fromEntries(inFormat), { error: namingUnknownKeys });
   return (error?.issues ?? []).map(({ path, message }) => `${path.join('.')}: ${message}`);
 }
 

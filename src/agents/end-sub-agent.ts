@@ -20,8 +20,8 @@ export function refusalOf({ subAgent, isLast, isForced, limit }: Call): string |
 }
 
 /**
- * The records with which a sub-agent ends after the records of its message; none if it has to go on.
- * @param said what it has said last, for a message without a text
+ * The records with which a sub-agent ends after the records of its message; none if it has to continue.
+ * @param said from `lastSaid`, for a message without a text
  */
 export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome, said?: ModelMessage): NewRecord[] {
   const { subAgent } = call;
@@ -34,7 +34,7 @@ export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome
   return endOfThread(subAgent, { at: new Date().toISOString(), end, answer, isCancelled, ...output });
 }
 
-/** What a thread has said last: its last message with a text, or without one its last message. */
+/** The last message of a thread that has a text; if none has one, its last message. */
 export function lastSaid(records: readonly UnsequencedRecord[], threadId: string): ModelMessage | undefined {
   const messages = records
     .filter((record) => record.kind === 'model.message')
@@ -42,7 +42,7 @@ export function lastSaid(records: readonly UnsequencedRecord[], threadId: string
   return messages.findLast((message) => textOf(message) !== undefined) ?? messages.at(-1);
 }
 
-/** The records with which a sub-agent ends with what it has said. */
+/** The records with which a sub-agent ends with `said`, its last message, as its output. */
 export function endWith(
   said: ModelMessage,
   { ends, subAgent }: { ends: ThreadEnding; subAgent: SubAgent },

@@ -5,7 +5,7 @@ import type { StoredFile } from '../core/records/input.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 
 interface Media {
-  /** Without the files that are lost: a text says so, since no later model call of the session could be made otherwise. */
+  /** A text replaces each lost file: otherwise no later model call of the session could be made. */
   transcript: TranscriptItem[];
   /** The content of a file, in base64. */
   contentOf: (file: StoredFile) => Promise<string>;
@@ -18,7 +18,7 @@ interface LoadOptions {
   onLost: (file: StoredFile, index: number) => void;
 }
 
-/** Loads the images and the audio of a conversation, which models are given as they are. */
+/** Loads the images and the audio of a conversation, which models get unchanged. */
 export async function loadMedia(
   transcript: TranscriptItem[],
   { blobs, sessionId, onLost }: LoadOptions,

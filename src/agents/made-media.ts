@@ -13,7 +13,7 @@ const MAX_IMAGES = 64;
 
 type Store = (file: FileContent) => Promise<StoredFile>;
 
-/** Collects what a model says and draws. Live readers get it with the end of the message, since it is no text that grows. */
+/** Collects the audio and the images of a message. Live readers get them with its end: they do not grow like text. */
 export class MadeMedia {
   readonly #images: NonNullable<ModelChunk['image']>[] = [];
   #audioId: string | undefined;
@@ -38,7 +38,7 @@ export class MadeMedia {
     return this.#images.length === 0 && this.#audio.length === 0;
   }
 
-  /** @param format that of the audio */
+  /** @param format of the audio */
   async stored(format: AudioFormat, store: Store): Promise<Pick<ModelMessage, 'audio' | 'images'>> {
     const images: MadeImage[] = [];
     for (const { providerFields, ...image } of this.#images) {

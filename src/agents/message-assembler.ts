@@ -41,9 +41,9 @@ interface AssemblerOptions {
     'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs' | 'earlier'
   >;
   bus: LiveBus;
-  /** The message is this one of the client's conversation: no model is called for it. */
+  /** Set for a message of the client's conversation: no model is called for it. */
   given?: GivenMessage | undefined;
-  /** The tools for calls of it that the agent has not made. */
+  /** The tools for those of its calls that the agent has not made. */
   draftToolset?: Toolset | undefined;
 }
 
@@ -52,7 +52,7 @@ const MAX_CALLS = 500;
 
 /** What happens to the calls and the files of a message. */
 export interface MessageHandling extends CallHandling {
-  /** Stores what the model has said or drawn. */
+  /** Stores audio or an image that the model has made. */
   storeFile: (file: FileContent) => Promise<StoredFile>;
 }
 
@@ -66,7 +66,7 @@ export class MessageAssembler {
   lastChunkAt = Date.now();
   /** Whether the provider has sent a chunk. */
   isStreaming = false;
-  /** What the message answers. */
+  /** The prepared model call that returns the message. */
   readonly prepared: AssemblerOptions['prepared'];
   readonly #options: AssemblerOptions;
   #state: 'held' | 'published' | 'finished';
@@ -84,7 +84,7 @@ export class MessageAssembler {
     this.prepared = prepared;
     this.#options = options;
     this.#state = attempt === 0 ? 'held' : 'published';
-    // The ids of a given message are the client's, who may have used them before.
+    // The ids of a given message are the client's, which may have used them before.
     const earlier = options.given ? [] : conversation;
     const knownCalls = earlier.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : []));
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
@@ -122,7 +122,7 @@ export class MessageAssembler {
     return this.#finishReason === 'stop' && !content && !refusal && !hasParts;
   }
 
-  /** Reads an answer to its end. @throws ModelError and other failures of the provider */
+  /** Reads a response to its end. @throws ModelError and other failures of the provider */
   async read(chunks: AsyncIterable<ModelChunk>): Promise<void> {
     this.lastChunkAt = Date.now();
     for await (const chunk of chunks) {

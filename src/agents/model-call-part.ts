@@ -16,13 +16,13 @@ import type { TextSources } from '../tools/read-tool-response.ts';
 import type { Toolset } from '../tools/toolset.ts';
 
 /**
- * What a feature adds to each model call. `prepareModelCall` applies the parts in their order, and what they have in the
- * order of these members.
+ * What a feature adds to each model call. `prepareModelCall` applies these members in their order, and each of them for
+ * all parts in the order of the parts.
  */
 export interface ModelCallPart {
-  /** The agent as it is for the call. */
+  /** Returns the agent as it applies to the call. */
   agent?: (spec: AgentSpec, records: Promise<UnsequencedRecord[]>) => Promise<AgentSpec>;
-  /** What the prompt says besides the agent's instructions. The toolset is loaded at the same time. */
+  /** What the prompt contains besides the agent's instructions. The toolset is loaded at the same time. */
   prompt?: (spec: AgentSpec, call: PreparableCall, toolset: Promise<Pick<Toolset, 'tools'>>) => Promise<PromptTexts>;
   /** The conversation as the model gets it. */
   conversation?: (items: IndexedItem[], step: ModelStep) => Promise<ShownConversation> | ShownConversation;
@@ -80,7 +80,7 @@ export interface ShownFiles extends Pick<TextSources, 'loadFile'> {
 
 export interface RequestedSignIns {
   signIns: ServerSignIn[];
-  /** The servers without, and why. */
+  /** The servers whose tools cannot be offered and for which no sign-in is requested, and why. */
   unavailable: Toolset['unavailable'];
 }
 
@@ -94,8 +94,8 @@ export interface SizedConversation {
   target: ModelTarget;
 }
 
-/** Compacts the conversation: the record says what stands for it from now on. */
+/** Compacts the conversation: the record contains what replaces it from now on. */
 export type Compaction = (ask: AskModel) => Promise<WithoutId<ContextCompacted>>;
 
-/** Asks the model, and returns the text of its answer, which is not empty. @throws ModelError and other failures of the provider */
+/** Calls the model, and returns the text of its message, never empty. @throws ModelError, other provider failures */
 export type AskModel = (request: ModelRequest) => Promise<string>;

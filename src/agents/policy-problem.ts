@@ -3,7 +3,7 @@ import { isTokenSubjectId, SUBJECT_NAME } from '../core/subject.ts';
 import { invalidAgent, type AgentProblem } from '../engine/agent-check.ts';
 import type { AgentSpec, SpecApprovers, DecisionPolicy } from '../spec/agent-spec.ts';
 
-/** What a server knows of its subjects when it checks policies. */
+/** The settings of a server that determine which subjects exist. */
 export interface PolicyServer {
   /** The issuer of the tokens that it accepts. */
   issuer: string | undefined;
@@ -11,10 +11,10 @@ export interface PolicyServer {
   isKeyless: boolean;
 }
 
-/** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */
+/** What requires a turn that waits: a turn that ends has no timers, and its answers come from one caller. */
 const NEEDS_WAIT = ['approvers', 'exclude_requester', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
 
-/** The first problem of an agent's decision policies, other than their conditions. `owner`: the author of an agent that is not registered, else null. */
+/** The first problem of an agent's policies, except conditions. `owner`: author of an unregistered agent, or null. */
 export function policyProblem(
   { config }: AgentSpec,
   owner: SessionOwner | null,
@@ -33,13 +33,13 @@ export function policyProblem(
     }
     for (const [field, approvers] of approversIn(policy)) {
       const problem = unknownSubject(approvers, server) ?? foreignApprover(approvers, owner);
-      if (problem) return invalidAgent(`${param}.${field}.${problem.place}`, problem.message);
+      if (problem) return invalidAgent(`${param}.${field}.${problem.path}`, problem.message);
     }
   }
   return undefined;
 }
 
-/** Those whom a policy names, by the fields that name them. */
+/** The approvers that a policy names, by the fields that name them. */
 export function approversIn({ approvers, escalate }: DecisionPolicy): [field: string, approvers: SpecApprovers][] {
   return [
     ...(approvers ? [['approvers', approvers] as [string, SpecApprovers]] : []),
@@ -49,7 +49,7 @@ export function approversIn({ approvers, escalate }: DecisionPolicy): [field: st
 
 interface ProblemOfApprovers {
   message: string;
-  place: string;
+  path: string;
 }
 
 /** A subject that no caller can have. */
@@ -59,7 +59,7 @@ function unknownSubject({ subjects }: SpecApprovers, { issuer }: PolicyServer): 
     if (issuer !== undefined && isTokenSubjectId(subject, issuer)) continue;
     const token = issuer === undefined ? '' : `, or ${issuer}#<sub> for the bearer of a token`;
     const message = `${JSON.stringify(subject)} is the id of no subject: give the name of an API key${token}`;
-    return { message, place: `subjects.${i}` };
+    return { message, path: `subjects.${i}` };
   }
   return undefined;
 }
@@ -73,10 +73,10 @@ function foreignApprover(
   if (!owner || !own || own.includes('admin')) return undefined;
   const subject = (subjects ?? []).findIndex((one) => one !== owner.subjectId);
   const role = (roles ?? []).findIndex((one) => !own.includes(one));
-  const [what, place] = subject >= 0 ? ['subject', `subjects.${subject}`] : ['role', `roles.${role}`];
+  const [what, path] = subject >= 0 ? ['subject', `subjects.${subject}`] : ['role', `roles.${role}`];
   if (subject < 0 && role < 0) return undefined;
   const message = `only agents that admins have written may name a ${what} other than your own: use a registered agent as it is`;
-  return { message, place };
+  return { message, path };
 }
 
 function isGiven(value: unknown): boolean {

@@ -2,15 +2,15 @@ import { SUBJECT_NAME, type Role } from '../core/subject.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { approversIn } from './policy-problem.ts';
 
-/** The subjects that can send requests now, as far as a server knows them. */
+/** The subjects that can send requests now, as far as they can be listed. */
 export interface KnownSubjects {
-  /** The roles of those with keys, by their ids. */
+  /** The roles of the subjects with keys, by subject id. */
   roles: ReadonlyMap<string, ReadonlySet<Role>>;
-  /** Whether bearers of tokens can, too: who they are, and what roles they have, only their tokens tell. */
+  /** Whether bearers of tokens can, too. They cannot be listed: only their tokens contain their ids and roles. */
   hasBearers: boolean;
 }
 
-/** What its author should know of an agent's decision policies, which are valid. */
+/** The warnings for an agent's author about its decision policies, which are valid. */
 export function policyWarnings({ config }: AgentSpec, known: KnownSubjects): string[] {
   return (config?.decision_policies ?? []).flatMap((policy, i) => {
     const param = `config.decision_policies.${i}`;
@@ -30,8 +30,8 @@ function isUnknown(subject: string, { roles }: KnownSubjects): boolean {
 }
 
 /**
- * Why no subjects that are known can satisfy a policy, in any session: for each subject that may own one, there are too
- * few others. Nothing is said where bearers of tokens may have the roles, since there may be any number of them.
+ * Why the known subjects cannot satisfy a policy in any session: whichever subject owns it, too few may decide. Empty
+ * if bearers of tokens may have the roles, since there may be any number of them.
  */
 function unsatisfiable(policy: DecisionPolicy, known: KnownSubjects): string[] {
   if (policy.decision === 'deny') return [];
@@ -58,7 +58,7 @@ function unsatisfiable(policy: DecisionPolicy, known: KnownSubjects): string[] {
   return [`${quorum} must allow a call, and of the known subjects at most ${most} may decide${excluded}`];
 }
 
-/** Those who may own a session; a bearer of a token is one of whom nothing else is known. */
+/** The subjects that may own a session; an empty id stands for a bearer of a token. */
 function ownersOf({ roles, hasBearers }: KnownSubjects): string[] {
   const withKeys = [...roles].filter(([, own]) => own.has('admin') || own.has('user')).map(([id]) => id);
   return [...withKeys, ...(hasBearers ? [''] : [])];

@@ -49,9 +49,9 @@ export interface PreparedModelCall extends Pick<RequestedSignIns, 'signIns'> {
   /** The conversation without compaction, as far as it was read. */
   conversation: TranscriptItem[];
   files: Pick<ShownFiles, 'extracted' | 'loadFile'>;
-  /** How often the model may be asked for another answer if one does not fit its schema. */
+  /** How often the model may be called again if its message does not fit the schema. */
   repairs: number;
-  /** What the model has reported of the conversation with its last message, if it has not changed since but grown. */
+  /** The usage that the model reported with its last message, if the conversation has only grown since. */
   earlier?: EarlierReport;
   /** The conversation has to be compacted before the model is called. */
   compaction?: Compaction;
@@ -60,8 +60,8 @@ export interface PreparedModelCall extends Pick<RequestedSignIns, 'signIns'> {
 const NO_FILES: ShownFiles = { extracted: [], isCut: false, loadFile: () => undefined };
 
 /**
- * Prepares a thread's next model call, after `records`. If it has `signIns`, the model is not called before the user has
- * answered them.
+ * Prepares a thread's next model call, after `records`. If it has `signIns`, the model is not called before the user
+ * has completed or declined them.
  */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs, modelCallParts: parts, losses }: ModelCallSources,
@@ -152,7 +152,7 @@ export async function prepareModelCall(
   };
 }
 
-/** An agent as its parts have it now. */
+/** The agent as the parts return it for the call: see `ModelCallPart.agent`. */
 async function asItIsNow(
   spec: AgentSpec,
   parts: readonly ModelCallPart[],

@@ -18,7 +18,7 @@ interface PromptParts {
   toolChoice?: ModelRequest['toolChoice'];
   /** MCP servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
-  /** What MCP servers say about the use of their tools. */
+  /** The instructions of MCP servers for the use of their tools. */
   serverInstructions?: { server: string; text: string }[] | undefined;
   texts: PromptTexts[];
   fileContent: (file: StoredFile) => Promise<string>;
@@ -57,7 +57,7 @@ export function promptOf(parts: PromptParts): ModelRequest {
   };
 }
 
-/** A reason may be in the words of the server, and these may have several lines. */
+/** A reason may quote the server, so it may have several lines. */
 function unavailableNote({ server, reason }: { server: string; reason: string }): string {
   return (
     `The tools of the MCP server ${JSON.stringify(server)} are currently unavailable. The reason, which the server may ` +
@@ -117,8 +117,8 @@ function fill(text: string, variables: Record<string, string>): string {
 }
 
 /**
- * The names in `{{name}}` that an agent gives no value, each with the first text that has it. `{{context.…}}` is the
- * notation of the run API, which fills it from its requests.
+ * The names in `{{name}}` without a value in the agent, each with the first text that contains it. `{{context.…}}` is
+ * the notation of the Runs API, which fills it from its requests.
  */
 export function undefinedVariables({
   instructions,

@@ -20,9 +20,9 @@ interface CallWithRoute {
 /** The message whose calls are routed. */
 interface RoutedMessage {
   prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'files' | 'request' | 'spec'>;
-  /** It is this one of the client's conversation. */
+  /** Set for a message of the client's conversation. */
   given?: GivenMessage | undefined;
-  /** The tools as they are for those of its calls that the agent has not made: see `GivenMessage.draftRoles`. */
+  /** The tools for those of its calls that the agent has not made: see `GivenMessage.draftRoles`. */
   draftToolset?: Toolset | undefined;
   /** It ended at the limit of output tokens. */
   mayBeCutOff: boolean;
@@ -34,7 +34,7 @@ export interface CallHandling extends Pick<RoutableCall, 'modelCall' | 'loadBlob
   refusal: string | undefined;
   /** How many calls may wait for a human or a client. */
   maxWaiting: number;
-  /** The ids of those who have asked for the calls: see `PendingCall`. */
+  /** The ids of the subjects that have requested the calls: see `PendingCall`. */
   requesters: () => Promise<string[]>;
   /** The rules on the calls of an agent, beside its policies; undefined if there are none for it. */
   rules: (spec: AgentSpec) => Promise<CallRules | undefined>;
@@ -71,15 +71,15 @@ export async function routeCalls(
 
 async function routeCall(
   call: ToolCallText,
-  { isLast, ...place }: Pick<RoutableCall, 'index' | 'earlier'> & { isLast: boolean },
+  { isLast, ...position }: Pick<RoutableCall, 'index' | 'earlier'> & { isLast: boolean },
   { message, handling, rules }: { message: RoutedMessage; handling: CallHandling; rules: CallRules | undefined },
 ): Promise<RoutedCall> {
   const { refusal, requesters, modelCall, loadBlob, signal } = handling;
-  const { result: given, isMade } = message.given?.toolCalls[place.index] ?? {};
+  const { result: given, isMade } = message.given?.toolCalls[position.index] ?? {};
   if (given) return { route: { to: 'answered' }, given };
   if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
   const { name } = call;
-  // Without any, the call would be complete for a tool that requires none.
+  // Without arguments, the call would be complete for a tool that requires none.
   const isCutOff = message.mayBeCutOff && isLast && call.arguments.trim() === '';
   if (isCutOff) return { route: { to: 'answered' }, problem: CUT_OFF_CALL };
   // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
@@ -102,8 +102,8 @@ async function routeCall(
   const { args, run, decided } = routed;
   if (run.to === 'client') return { route: { to: 'client' } };
   const texts = { conversation, loadBlob, loadFile: files.loadFile };
-  const answered = await run.route({ call, args, ...place, asDraft, modelCall, ...texts, signal });
-  // Of other agents the calls of sub-agents are decided one by one, and no call that starts one.
+  const answered = await run.route({ call, args, ...position, asDraft, modelCall, ...texts, signal });
+  // Without an `approval`, the start of a sub-agent is not decided, but each of the sub-agent's calls is.
   if (run.approval === undefined || !answered.started) return answered;
   // The thread begins when the call runs, with what the agent may start then.
   return { route: { ...decided, effect: 'retry', startsTask: true } };
@@ -127,8 +127,8 @@ interface ToolRouting extends Pick<CallHandling, 'requesters'> {
 }
 
 /**
- * How a call of a tool is handled that the server runs, or that cannot run; otherwise its arguments, who answers it, and
- * what was decided if the server is to run it after all.
+ * The route of a call that the server runs, or that cannot run. Otherwise the arguments of the call, how it is handled,
+ * and the decision that applies if the server has to run it after all.
  */
 export async function routeToTool(
   call: ToolCallText,
@@ -155,7 +155,7 @@ export async function routeToTool(
   return { route: { ...decided, effect, ...(order && { order }), ...(inSandbox && { inSandbox }) } };
 }
 
-/** The calls whose arguments are complete, as cancelled ones. */
+/** The calls whose arguments are complete, routed as cancelled. */
 export function completeCalls(calls: readonly ToolCallText[]): CallWithRoute[] {
   const cancelled = { route: { to: 'answered' }, content: outcomeText('cancelled'), outcome: 'cancelled' } as const;
   return calls.flatMap((call) => {
@@ -168,8 +168,8 @@ export function completeCalls(calls: readonly ToolCallText[]): CallWithRoute[] {
 /** How many of the first calls of a message wait for a human or a client, or behind those that do. */
 function countWaiting(calls: readonly CallWithRoute[]): number {
   const all = calls.map(({ routed }) => routed);
-  const held = heldByAsking(all);
-  return all.filter((call) => asks(call.route) || held.has(call)).length;
+  const behind = heldByAsking(all);
+  return all.filter((call) => asks(call.route) || behind.has(call)).length;
 }
 
 function tooManyWaiting(max: number): RoutedCall {

@@ -14,9 +14,9 @@ interface UsedSchema {
 }
 
 /**
- * The first JSON Schema of an agent by which nothing could be checked, or that exceeds the budget of the request. Those of
- * an agent that is stored were checked when it was accepted: no turn of it is rejected for what it has in sum with
- * others, or for a measured time, which differs from run to run.
+ * The first JSON Schema of an agent by which nothing could be checked, or that exceeds the budget of the request. The
+ * schemas of a stored agent were checked when it was accepted: none of its turns is rejected for the sum with other
+ * schemas, or for a measured time, which differs between measurements.
  */
 export async function specSchemaProblem(
   spec: AgentSpec,

@@ -18,7 +18,7 @@ export interface SubAgentSources {
 
 type CallingThread = Pick<ModelCall, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
 
-/** A call of `create_sub_agent` at its place in a message. */
+/** A call of `create_sub_agent` at its position in a message. */
 interface SubAgentCall {
   call: Pick<ToolCall, 'id'>;
   index: number;
@@ -86,7 +86,7 @@ export const CREATE_SUB_AGENT = {
   },
 } satisfies SystemTool<SubAgentSources>;
 
-/** The bounds of the tool's schema, whose validation has a limited time, and may not have been completed. */
+/** The bounds of the tool's schema, checked again: the validation by it has a time limit and may be incomplete. */
 const parameters = z.object({
   name: z.string().min(1).max(64),
   input: z.string().min(1),

@@ -12,23 +12,23 @@ type Outcome = CallModelResult['outcome'];
 
 const MAX_REPAIRS = 2;
 
-/** The end of a turn, or of a sub-agent, has the answer as text and as JSON in one event, which stays below 1 MiB. */
+/** The end of a turn, or of a sub-agent, has the output as text and as JSON in one event, which stays below 1 MiB. */
 const MAX_BYTES = 256 * 1024;
 
 const MAX_ERRORS = 10;
 const MAX_PROBLEM_LENGTH = 2_000;
 
-/** One message has one answer, so its check may take longer than that of a call. The model is told all errors at once. */
+/** A message has one output, so its check may take longer than that of a call. The model gets all errors at once. */
 export const outputValidators = new SchemaValidators({ validateMs: 100, allErrors: true });
 
-/** The JSON Schema of an agent's answers; undefined if they need not have one. */
+/** The JSON Schema of an agent's output; undefined if it needs none. */
 export function outputSchema(format: ResponseFormat): object | undefined {
   return format?.type === 'json_schema' ? (format.json_schema.schema ?? {}) : undefined;
 }
 
 /**
- * Checks an answer. One that cannot be checked within the limits does not fit: clients rely on what fits. A refusal is
- * not checked, nor what a filter has cut off: the same question would end in the same way.
+ * Checks an output. It does not fit if it cannot be checked within the limits, since clients rely on an output that
+ * fits. A refusal and a text that a filter has cut off are not checked: the same request would end in the same way.
  */
 export function checkOutput(
   format: ResponseFormat,
@@ -63,7 +63,7 @@ function shortened(problem: string): string {
   return cut.toWellFormed();
 }
 
-/** How often the next message of a thread may be sent back: the limit counts all of a turn, or of a sub-agent. */
+/** How often the next output of a thread may be rejected: the limit counts the rejected ones of a turn or sub-agent. */
 export function repairsLeft({ config }: AgentSpec, records: UnsequencedRecord[], threadId: string): number {
   const from = threadId === ROOT_THREAD ? records.findLastIndex(({ kind }) => kind === 'turn.created') : 0;
   const rejected = records
@@ -72,7 +72,7 @@ export function repairsLeft({ config }: AgentSpec, records: UnsequencedRecord[],
   return Math.max(0, (config?.structured_output?.max_repairs ?? MAX_REPAIRS) - rejected.length);
 }
 
-/** The outcome of a model call whose message may be an answer that is not accepted, and is the last one. */
+/** The outcome of a model call: an error if its message has an output that does not fit, and no repair is left. */
 export function outcomeOf(outcome: Outcome, message: ModelMessage | undefined, repairs: number): Outcome {
   const check = message?.structured;
   if (!check || check.fits || repairs > 0) return outcome;

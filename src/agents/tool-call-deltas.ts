@@ -9,8 +9,8 @@ interface PartialCall {
   providerId: string | undefined;
   /** Its index in the message; undefined until its name is known. */
   position: number | undefined;
-  /** What was received before the name. */
-  held: Omit<ToolCallDelta, 'index'>;
+  /** The parts that were received before the name. */
+  buffered: Omit<ToolCallDelta, 'index'>;
 }
 
 /**
@@ -22,9 +22,9 @@ export class ToolCallDeltas {
   readonly #taken: Set<string>;
   readonly #infoOf: (name: string) => ToolInfo;
   #count = 0;
-  /** The ids that the provider has given to calls of the message. */
-  readonly #given = new Set<string>();
-  /** An id that the provider has given to more than one call of the message. */
+  /** The ids that the provider has assigned to calls of the message. */
+  readonly #assigned = new Set<string>();
+  /** An id that the provider has assigned to more than one call of the message. */
   repeatedId: string | undefined;
 
   constructor(knownCalls: Iterable<string>, infoOf: (name: string) => ToolInfo) {
@@ -37,30 +37,30 @@ export class ToolCallDeltas {
     const known = this.#calls.get(chunk.index);
     // Some servers give every call the index 0: a new id together with a name begins a new call.
     const begins = !known || (chunk.id && chunk.name && chunk.id !== known.providerId);
-    const call: PartialCall = begins ? { providerId: chunk.id, position: undefined, held: {} } : known;
+    const call: PartialCall = begins ? { providerId: chunk.id, position: undefined, buffered: {} } : known;
     this.#calls.set(chunk.index, call);
     const more = {
-      ...(chunk.arguments && { arguments: (call.held.arguments ?? '') + chunk.arguments }),
-      ...(chunk.providerFields && { providerFields: { ...call.held.providerFields, ...chunk.providerFields } }),
+      ...(chunk.arguments && { arguments: (call.buffered.arguments ?? '') + chunk.arguments }),
+      ...(chunk.providerFields && { providerFields: { ...call.buffered.providerFields, ...chunk.providerFields } }),
     };
     if (call.position !== undefined) {
       return Object.keys(more).length > 0 ? { index: call.position, ...more } : undefined;
     }
     call.providerId ??= chunk.id;
-    call.held = { ...call.held, ...more };
+    call.buffered = { ...call.buffered, ...more };
     if (!chunk.name) return undefined;
-    const { held } = call;
+    const { buffered } = call;
     call.position = this.#count;
-    call.held = {};
+    call.buffered = {};
     this.#count += 1;
     const { name } = chunk;
-    return { index: call.position, id: this.#id(call.providerId), name, info: this.#infoOf(name), ...held };
+    return { index: call.position, id: this.#id(call.providerId), name, info: this.#infoOf(name), ...buffered };
   }
 
   /** Results are matched with calls by id over the whole conversation, but some providers reuse ids. */
   #id(providerId: string | undefined): string {
-    if (providerId !== undefined && this.#given.has(providerId)) this.repeatedId ??= providerId;
-    if (providerId) this.#given.add(providerId);
+    if (providerId !== undefined && this.#assigned.has(providerId)) this.repeatedId ??= providerId;
+    if (providerId) this.#assigned.add(providerId);
     const isUsable = providerId && USABLE_ID.test(providerId) && !this.#taken.has(providerId);
     const id = isUsable ? providerId : newId('call');
     this.#taken.add(id);

@@ -10,7 +10,7 @@ import { checkingPool, checkScope } from '../tools/check-servers.ts';
 import { modelNames, type AgentSpec, type McpServer } from '../spec/agent-spec.ts';
 import { codeActionsOf } from '../spec/code-actions.ts';
 
-/** What came of trying a model or an MCP server of an agent. */
+/** The result of trying a model or an MCP server of an agent. */
 export interface TriedPart {
   type: 'model' | 'mcp_server';
   /** As the agent names it, or the setting of a model that the server has for it. */
@@ -21,13 +21,13 @@ export interface TriedPart {
   status: 'ok' | 'sign_in_required' | 'failed';
   /** One text without secrets; null if the status is `ok`. */
   reason: string | null;
-  /** Until it has answered, or failed. */
+  /** Until it has responded, or failed. */
   seconds: number;
 }
 
 interface TryOptions {
   models: Pick<ModelProviders, 'resolve' | 'prefixProblem'>;
-  /** Undefined if the server has no model for them. */
+  /** Undefined if the server has no model for embeddings. */
   embeddings: Pick<Embeddings, 'name' | 'address' | 'embed'> | undefined;
   registry: Pick<McpRegistry, 'resolve'>;
   pool: McpPoolOptions;
@@ -56,7 +56,7 @@ const starts = new KeyedSemaphore(MAX_STARTS);
 
 /**
  * Tries each model and each MCP server of an agent, as turns of the subject use them: the same addresses, credentials,
- * sign-ins, limits of providers, and refusal of private addresses. A model gets a question of our own, and nothing of the
+ * sign-ins, limits of providers, and refusal of private addresses. A model gets a fixed question, and nothing of the
  * agent; a server lists its tools, over a connection that is closed at the end. The model for embeddings is one of the
  * models of an agent whose tools are searched by meaning.
  * @throws the reason of the signal
@@ -96,7 +96,7 @@ async function triedModel(name: string, { models, ...options }: TryOptions): Pro
   return answerOf({ address: addressOf(target), ask: (signal) => tryModel(target, signal) }, options);
 }
 
-/** None on a server without a model for them: it rejects the agent. */
+/** None on a server without a model for embeddings, which rejects the agent. */
 function triedEmbeddings({ embeddings, ...options }: TryOptions): Promise<TriedPart>[] {
   if (!embeddings) return [];
   const { name, address } = embeddings;
@@ -106,7 +106,7 @@ function triedEmbeddings({ embeddings, ...options }: TryOptions): Promise<TriedP
 
 interface AskedModel {
   address: string | undefined;
-  /** Returns why it cannot be used. */
+  /** Returns why the model cannot be used; undefined if it can. */
   ask: (signal: AbortSignal) => Promise<string | undefined>;
 }
 
@@ -142,7 +142,7 @@ function failed(reason: string, address: string | null = null): Outcome {
   return { address, status: 'failed', reason };
 }
 
-/** The signal for one attempt, and what to say of it if it has taken too long, rather than being given up. */
+/** The signal for one attempt, and the reason to report if it has taken too long, rather than been given up. */
 function inTime({ signal, maxMs = MAX_MS }: TryTime): {
   signal: AbortSignal;
   lateness: () => string | undefined;

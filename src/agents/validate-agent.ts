@@ -41,16 +41,16 @@ function delegatesProblem({ delegates = [], config }: AgentSpec): AgentProblem |
 interface AgentValidatorOptions {
   models: ModelProviders;
   registry: McpRegistry;
-  /** The first problem of what features have of an agent. */
+  /** The first problem of the parts of an agent that belong to features. */
   featureProblem: (spec: AgentSpec) => Promise<AgentProblem | undefined>;
-  /** What features need for it that is not there yet. */
+  /** What features need for the agent and is not ready yet. */
   notReady: (spec: AgentSpec) => Promise<string | undefined>;
-  /** Those of the server, whose names its clients' tools cannot have. */
+  /** The tools of the server, whose names its clients' tools cannot have. */
   systemTools: readonly SystemTool<never>[];
-  /** As it is now: keys may be created at any time. */
+  /** Called for each check: keys may be created at any time. */
   policyServer: () => PolicyServer;
   knownSubjects: () => Promise<KnownSubjects>;
-  /** Those of some names under which agents are registered. */
+  /** Returns those of the names under which agents are registered. */
   registered: (names: string[]) => Promise<string[]>;
   /** Asks inline servers for their tools: see `unaskedTools`. */
   unasked: (spec: AgentSpec) => Promise<string[]>;
@@ -82,7 +82,7 @@ export class AgentValidator {
     fetchMethod: (spec) => this.#warnings(spec, this.#mistakes(spec)),
   });
 
-  /** What inline servers have answered, by the hash of the spec. */
+  /** The warnings about inline servers, by the hash of the spec. */
   readonly #unasked = new LRUCache<string, string[]>({ max: MAX_RECENT });
 
   constructor(options: AgentValidatorOptions) {
@@ -142,7 +142,7 @@ export class AgentValidator {
     return this.#options.notReady(spec);
   }
 
-  /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
+  /** The first mistake in an agent that could run: it is rejected, or gets a warning if it was stored before. */
   firstMistake(spec: AgentSpec): AgentProblem | undefined {
     return this.#mistakes(spec).at(0);
   }
@@ -164,12 +164,12 @@ export class AgentValidator {
     });
   }
 
-  /** What the author of an agent that can run should know of it. Connects to none of its servers. */
+  /** The warnings for the author of an agent that can run. Connects to none of its servers. */
   async warnings(spec: AgentSpec): Promise<string[]> {
     return this.#warnings(spec, this.#mistakes(spec), this.#unasked.get(hashOf(spec)));
   }
 
-  /** The same for an agent that is being written: connects to its inline servers, whose answers `warnings` then has. */
+  /** The same for an agent that is being written. Connects to its inline servers; `warnings` then has the results. */
   async newWarnings(spec: AgentSpec): Promise<string[]> {
     this.#unasked.set(hashOf(spec), await this.#options.unasked(spec));
     return this.warnings(spec);
@@ -190,7 +190,7 @@ export class AgentValidator {
     }
   }
 
-  /** Those of an agent's warnings that concern one of its MCP servers. Never rejects: without them, the server works. */
+  /** The warnings of an agent that concern one of its MCP servers. Never rejects: without them, the server works. */
   async warningsAbout(server: string, spec: AgentSpec): Promise<string[]> {
     try {
       return aboutServer(server, spec, (await withTimeout(WARNINGS_MS, this.#recent.fetch(spec))) ?? []);
@@ -271,7 +271,7 @@ export class AgentValidator {
   }
 }
 
-/** The place of one of an agent's `modelNames`. */
+/** The path of one of an agent's `modelNames`. */
 function modelParam(index: number): string {
   return index === 0 ? 'model.name' : `model.fallbacks.${index - 1}`;
 }

@@ -17,7 +17,7 @@ const CACHE_TTL_MS = 2_000;
 /** How often a server without keys checks whether one was created. */
 const KEYLESS_CHECK_INTERVAL_MS = 2_000;
 
-/** The last use of a key, and a token that says nothing new of its bearer, are recorded at most this often. */
+/** The last use of a key, and a token with the roles that are recorded already, are recorded at most this often. */
 const RECORD_USE_INTERVAL_MS = 60_000;
 const MAX_CACHED_KEYS = 10_000;
 
@@ -90,10 +90,10 @@ export class Keyring {
 
   /**
    * The current roles of an earlier caller, by the credential that authenticated it, not by other credentials of its
-   * subject; none if that credential is no longer valid. A configured key is known by its name and role, so that it can
-   * be replaced by another one. A bearer of the issuer's tokens has the roles that the newest of its tokens has said: only
-   * a token tells them. The earlier roles still count where nothing says more: for a bearer of whom no token was recorded,
-   * and on a server without keys.
+   * subject; none if that credential is no longer valid. A configured key is identified by its name and role, so that
+   * it can be replaced by another one. A bearer of the issuer's tokens has the roles in the newest of its tokens, since
+   * only tokens contain them. The earlier roles still count where none are recorded: for a bearer without a recorded
+   * token, and on a server without keys.
    */
   async rolesNow({ subject: { subjectId }, roles, keyId }: Caller): Promise<readonly Role[]> {
     if (keyId !== undefined) {
@@ -109,15 +109,15 @@ export class Keyring {
   /** Records the roles that a token gives to its bearer. Not awaited, as the use of a key. */
   recordBearer({ caller: { subject, roles }, issuedAt }: Pick<Bearer, 'caller' | 'issuedAt'>): void {
     const { subjectId } = subject;
-    const said = { subjectId, roles, issuedAt: new Date(issuedAt).toISOString() };
+    const stated = { subjectId, roles, issuedAt: new Date(issuedAt).toISOString() };
     const known = this.#bearers.get(subjectId);
     if (known) {
       const newerMs = issuedAt - Date.parse(known.issuedAt);
-      const saysSame = known.roles.join() === roles.join();
-      if (newerMs < 0 || (saysSame && newerMs < RECORD_USE_INTERVAL_MS)) return;
+      const hasSameRoles = known.roles.join() === roles.join();
+      if (newerMs < 0 || (hasSameRoles && newerMs < RECORD_USE_INTERVAL_MS)) return;
     }
-    this.#bearers.set(subjectId, said);
-    this.#catalog.subjectRoles.record(said).catch((error: unknown) => {
+    this.#bearers.set(subjectId, stated);
+    this.#catalog.subjectRoles.record(stated).catch((error: unknown) => {
       // The next request of the bearer tries again.
       this.#bearers.delete(subjectId);
       this.#log.debug({ err: error }, 'recording the roles of a bearer failed');
@@ -142,8 +142,8 @@ export class Keyring {
   }
 
   /**
-   * Whether a subject has a right on the server now, of whom only the id is known: each of its credentials has to give it,
-   * since it is not known which one the subject has used.
+   * Whether a subject, of which only the id is known, has a right on the server now: each of its credentials has to
+   * give it, since it is not known which one the subject has used.
    */
   async mayOnServer(subjectId: string, action: ServerAction): Promise<boolean> {
     const said = this.#isBearer(subjectId) ? await this.#catalog.subjectRoles.get(subjectId) : undefined;

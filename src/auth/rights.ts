@@ -63,7 +63,7 @@ export function isOwn({ subject }: Caller, session: Owned): boolean {
 
 /** For whom a view of a session is made. */
 export interface Reader {
-  /** No other reader gets what acts as the owner of the session, or names an account of the owner. */
+  /** Other readers get nothing that acts as the owner of the session, or that names an account of the owner. */
   isOwner: boolean;
 }
 
@@ -117,10 +117,10 @@ export function decidersFor(
   subjectId: string,
 ): { audience: string[]; escalatedTo: string[] } {
   const responders = needs === 'response' ? allowedTo('send', subjectId) : [];
-  // What has happened is said by those, what is to happen decided by others.
+  // Responders state the outcome; approvers decide whether the call runs again.
   if (needs === 'response' && unknownOutcome === undefined) return { audience: responders, escalatedTo: [] };
   const { approvers, escalate, excludeRequester } = policy ?? {};
-  // A requester that may say what has happened is shown the call for that.
+  // A requester that may state the outcome has to see the call, so it is not excluded.
   const excluded = excludeRequester ? requesters.filter((id) => needs === 'approval' || id !== subjectId) : [];
   return {
     audience: [
@@ -154,7 +154,7 @@ export function groupsOf({ subject, roles }: Caller): string[] {
   ];
 }
 
-/** The caller as the index of actions knows it. */
+/** The groups of the caller, as the index of actions has them. */
 export function deciderOf(caller: Caller): { audiences: string[]; excluded: string } {
   return { audiences: groupsOf(caller), excluded: excludedGroup(caller.subject.subjectId) };
 }
@@ -164,7 +164,7 @@ function excludedGroup(subjectId: string): string {
   return `excluded:${subjectId}`;
 }
 
-/** Those with the right to an action in the sessions of a subject. */
+/** The groups with the right to an action in the sessions of a subject. */
 function allowedTo(action: 'send' | 'decide' | 'cancel', subjectId: string): string[] {
   const roles = ROLES.filter((role) => RIGHTS[role].others.includes(action));
   return [`${action}:${subjectId}`, ...named({ subjects: [], roles })];

@@ -10,7 +10,7 @@ export interface BlobStore {
    * @returns their name: 64 hex digits, always the same for the same content in this session.
    */
   put(sessionId: string, bytes: Uint8Array): Promise<string>;
-  /** Reads a blob of at most `maxBytes`, and of a larger one nothing. @throws BlobNotFound, BlobTooLarge */
+  /** Reads a blob, unless it has more than `maxBytes`. @throws BlobNotFound, BlobTooLarge */
   get(sessionId: string, blob: string, maxBytes?: number): Promise<Buffer>;
   /** Everything that is stored for a session, unfinished writes included, in pages. */
   list(sessionId: string): AsyncIterable<ListedBlob[]>;

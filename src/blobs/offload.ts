@@ -27,7 +27,7 @@ interface BlobRef {
 
 /**
  * The key of a reference. Values hold JSON from outside, which may have this key as well: `offload` adds a `$` to it, and
- * to those that have some already, and `restore` removes it. What has the key in a stored value is therefore a reference.
+ * to those that have some already, and `restore` removes it. In a stored value, the key therefore marks a reference.
  */
 const REF_KEY = '$blob';
 const ESCAPABLE_KEY = /^\$+blob$/;
@@ -79,7 +79,7 @@ export async function offload<T>(
   return root.value;
 }
 
-/** As `offload`, for items that are stored in one place, and each of which has a target size of its own. */
+/** As `offload`, for items that are stored together, and each of which has a target size of its own. */
 export async function offloadItems<T>(
   items: T[],
   { inlineBytesOf, ...options }: BlobTarget & { maxBytes: number; inlineBytesOf: (item: T) => number },
@@ -114,12 +114,12 @@ export async function offloadText(text: string, to: BlobTarget): Promise<string>
 }
 
 interface RestoreOptions extends BlobTarget {
-  /** What stands for a text that is lost, by the key that it has in its object. Without it, a lost text is an error. */
+  /** The replacement for a lost text, by the key that it has in its object. Without it, a lost text is an error. */
   lostText?: (key: string) => string;
 }
 
 /**
- * The value that was given to `offload`. Returns the value itself if nothing of it was moved or escaped.
+ * The value that was passed to `offload`. Returns the value itself if nothing of it was moved or escaped.
  * @throws BlobNotFound, BlobTooLarge, DecryptionFailed, unless there is a `lostText`; errors of an unavailable store
  */
 export async function restore<T>(value: T, { blobs, sessionId, lostText }: RestoreOptions): Promise<T> {
@@ -136,7 +136,7 @@ export async function restore<T>(value: T, { blobs, sessionId, lostText }: Resto
   return root.value;
 }
 
-/** What is read of a blob; undefined if its content is lost. @throws errors of an unavailable store */
+/** The result of reading a blob; undefined if its content is lost. @throws errors of an unavailable store */
 export async function unlessLost<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;
@@ -175,7 +175,7 @@ async function move(text: string, { blobs, sessionId }: BlobTarget): Promise<Blo
 const REF_BYTES = JSON.stringify({ $blob: '0'.repeat(64), encoding: 'utf16le' } satisfies BlobRef).length;
 
 /**
- * A deep copy with other keys. With `onRef`, references are left out of the renaming: it is told where the copy has them.
+ * A deep copy with other keys. With `onRef`, references are not renamed: it is called with their positions in the copy.
  * Not recursive, since JSON from outside may be nested deeply.
  */
 function copyOf<T>(

@@ -4,7 +4,7 @@ import type { BlobStore } from './blob-store.ts';
 import { FolderBlobStore } from './folder-blob-store.ts';
 import type { S3Location } from './s3-blob-store.ts';
 
-/** Opens the blob store of a server: the folder in its data folder, or a place in an S3-compatible store. */
+/** Opens the blob store of a server: the folder in its data folder, or a bucket of an S3-compatible store. */
 export async function openBlobStore(
   { dataDir, blobs }: { dataDir: string; blobs: S3Location | undefined },
   cipher: Cipher,

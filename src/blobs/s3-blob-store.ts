@@ -18,7 +18,7 @@ import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { BlobsUnavailable, MAX_BLOB_BYTES, type BlobStore, type ListedBlob } from './blob-store.ts';
 import { folderOf, placeOf, StoredForm } from './stored-form.ts';
 
-/** A place in an S3-compatible store. The AWS SDK reads credentials and region from its own variables. */
+/** A bucket or a part of one in an S3-compatible store. The AWS SDK reads credentials and region from its variables. */
 export interface S3Location {
   bucket: string;
   /** Without slashes at its ends; empty: the whole bucket. */

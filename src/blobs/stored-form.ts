@@ -53,7 +53,7 @@ function aadForBlob(sessionId: string, blob: string): string {
 }
 
 /**
- * The place of a blob below the root of its store.
+ * The path of a blob below the root of its store.
  * @throws BlobNotFound for ids that cannot exist, since both may come from a URL
  */
 export function placeOf(sessionId: string, blob: string): string {

@@ -21,7 +21,7 @@ export class Agents extends Store {
     return row && { ...row, spec: await this.spec(row.spec_hash) };
   }
 
-  /** Those of some names under which agents are registered. */
+  /** Returns those of the names under which agents are registered. */
   async registered(names: readonly string[]): Promise<string[]> {
     if (names.length === 0) return [];
     const rows = await this.db.selectFrom('agents').select('name').where('name', 'in', names).execute();
@@ -66,7 +66,7 @@ export class Agents extends Store {
 
   /**
    * Deletes an agent but keeps its versions, since sessions may be pinned to them. False if there is no such agent, or
-   * `version` is given and not the newest.
+   * `version` is set and not the newest.
    */
   async delete(name: string, version?: number): Promise<boolean> {
     const deleted = this.db
@@ -163,7 +163,7 @@ export class Agents extends Store {
   }
 }
 
-/** Keeps the specs to which a spec refers. @throws if the catalog has not all of them */
+/** Keeps the specs to which a spec refers. @throws if the catalog lacks one of them */
 async function referToDelegates(db: Transaction<Tables>, hash: string, { delegates = [] }: AgentSpec): Promise<void> {
   const hashes = new Set(delegates.map(({ spec }) => spec));
   if (hashes.size === 0) return;

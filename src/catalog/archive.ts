@@ -11,7 +11,7 @@ import { addSessionTotals, subjectOf, touchSession } from './sessions.ts';
 import { addStoredBytes } from './stored-bytes.ts';
 import { changeRows, Store } from './store.ts';
 
-/** What entries of a log say beside themselves. */
+/** What was derived from entries of a log. */
 interface ArchivedState extends EntriesReading {
   /** The state of the turn after them; `ended` if the log ends with them. */
   state: TurnState;

@@ -7,9 +7,9 @@ import { Store } from './store.ts';
 /** Rows per statement: SQLite allows 32,766 variables in one. */
 export const ROW_BATCH_SIZE = 500;
 
-/** The blobs that each session's archive refers to or that are held, and the sessions whose stored blobs must be compared with them. */
+/** The blobs that sessions need, and the sessions whose stored blobs must be compared with these. */
 export class BlobReferences extends Store {
-  /** The blobs that the archived records of a session refer to, and those that are held. */
+  /** The blobs that the archived records of a session refer to, and those that holders in it need. */
   async of(sessionId: string): Promise<Set<string>> {
     return referencesOf(this.db, sessionId);
   }
@@ -77,7 +77,7 @@ export async function addReferences(db: Transaction<Tables>, sessionId: string, 
   }
 }
 
-/** The blobs that a holder in a session needs from now on, in place of others: those may be swept then. */
+/** Replaces the blobs that a holder in a session needs. The previous ones may be swept from then on. */
 export async function holdBlobs(
   db: Transaction<Tables>,
   { sessionId, holder }: { sessionId: string; holder: string },
@@ -94,7 +94,7 @@ export async function holdBlobs(
   }
 }
 
-/** @param among which are asked for; default: all */
+/** @param among restricts the result to these blobs; default: all */
 async function referencesOf(db: Kysely<Tables>, sessionId: string, among?: string[]): Promise<Set<string>> {
   const found = new Set<string>();
   for (const table of ['blob_references', 'held_blobs'] as const) {

@@ -7,7 +7,7 @@ const CONSTRAINT = /^constraint (\w+) (primary key|unique) \((.+)\)$/;
 /**
  * Creates tables, in their order, from what SQL has in the parentheses of `create table`. On PostgreSQL, text compares
  * bytewise: see `BytewiseQueryCompiler`. A definition is one of a column, with a type of `TYPES` and any constraints, or
- * a named primary key or unique constraint; it has no commas but between parentheses.
+ * a named primary key or unique constraint; it has commas only between parentheses.
  */
 export async function createTables({ schema }: Kysely<unknown>, tables: Record<string, string>): Promise<void> {
   for (const [name, definitions] of Object.entries(tables)) {

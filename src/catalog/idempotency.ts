@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { FOREVER } from './session-states.ts';
 import { Store } from './store.ts';
 
-/** How long a claim is valid, unless it is as long as its session exists. */
+/** How long a claim is valid, unless it lasts as long as its session. */
 export const KEY_LIFETIME_MS = 24 * 3_600_000;
 
 interface Claim {

@@ -11,22 +11,22 @@ import type { DerivedRows } from './underived.ts';
 type Db = Transaction<Tables>;
 type Emit = (...events: OutboxEvent[]) => void;
 
-/** What features have read of the start of a turn. Each declares its fields, as those of the next two. */
+/** What features derive from the start of a turn. They declare their fields in this and the next two interfaces. */
 export interface StartReading {}
 
-/** What they have read of entries of a log. */
+/** What features derive from entries of a log. */
 export interface EntriesReading {
-  /** The state in which the turn leaves its session, if they end it and it is not the one of `stateAfter`. */
+  /** The state in which the turn leaves its session, if the entries end the turn and `stateAfter` does not apply. */
   leaves?: SessionState | undefined;
 }
 
-/** What they have read of a session that another version has written. */
+/** What features derive from a session that another version has written. */
 export interface SessionReading {}
 
-/** Reads what `LogReader`s store, before the transaction in which they do. */
+/** Derives what `LogReader`s store, before the transaction in which they store it. */
 export interface LogReading {
   ofStart: (start: Omit<TurnStart, 'resumes' | 'queued'>) => Promise<StartReading>;
-  /** `last` of the entries; `isLast`: none are added after these for now. */
+  /** `last`: the last of the entries; `isLast`: none are added after these for now. */
   ofEntries: (added: {
     turn: TurnRow;
     entries: LogEntry[];
@@ -47,8 +47,8 @@ export interface TurnEnding extends Pick<TurnDone, 'workedMs'> {
 
 /**
  * Derives rows of a feature from logs, and from changes of turns and sessions, in the transaction that stores these: so
- * each is derived exactly once. The transaction has locked the row of the session, unless a request is withdrawn. A reader that
- * has nothing to do sends no statement.
+ * each is derived exactly once. The transaction has locked the row of the session, unless a request is withdrawn. A
+ * reader that has nothing to do sends no statement.
  */
 export interface LogReader {
   /** @param secrets what the client of a run gives its servers */
@@ -60,7 +60,7 @@ export interface LogReader {
   /** A turn of the session was removed, or a request for one withdrawn. */
   turnRemoved?: (db: Db, sessionId: string) => Promise<void>;
   sessionEnded?: (db: Db, sessionId: string, end: { isDeleted: boolean }, emit: Emit) => Promise<void>;
-  /** The rows of a deleted session are removed, which is repeated; `isLast`: with its own row. */
+  /** The rows of a deleted session are removed; called repeatedly. `isLast`: its own row is removed, too. */
   sessionRemoved?: (db: Db, sessionId: string, removal: { isLast: boolean }) => Promise<void>;
   /** A session that another version has written is brought up to date. */
   sessionDerived?: (db: Db, sessionId: string, read: DerivedRows) => Promise<void>;
@@ -73,15 +73,15 @@ type TableWith<Column extends string> = {
 
 type OwnColumn = 'id' | 'session_id' | 'previous_turn_id' | 'sequence' | 'created_at' | 'state' | 'state_at';
 
-/** What the catalog knows of features. */
+/** The features, as the catalog uses them. */
 export interface CatalogFeatures {
-  /** They are called in this order. */
+  /** The readers are called in this order. */
   readers: readonly LogReader[];
-  /** The tables whose rows are deleted with their session, beside those that need more than that. */
+  /** The tables whose rows are deleted with their session, without those that need more than a deletion. */
   tablesOfSessions: readonly TableWith<'session_id'>[];
   tablesOfTurns: readonly TableWith<'turn_id'>[];
-  /** Columns of theirs in the row of a turn that is accepted. */
+  /** The columns of features in the row of an accepted turn. */
   columnsOf: (turn: AcceptedTurn) => Updateable<Omit<TurnsTable, OwnColumn>>;
-  /** Writes the events of a transaction at its end, for those whom they concern. */
+  /** Writes the events of a transaction at its end, for their receivers. */
   writeEvents: (db: Db, events: OutboxEvent[]) => Promise<Change[]>;
 }

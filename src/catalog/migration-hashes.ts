@@ -45,7 +45,7 @@ export function storingHashes(hashes: MigrationHashes): Record<string, Migration
   const rows = [...hashes].map(([name, hash]) => ({ name, hash }));
   const entries = Object.entries(migrations).map(([name, migration]): [string, Migration] => {
     const isStored = (row: { name: string }): boolean =>
-      // The one that creates the table also stores the hashes of those before it.
+      // The migration that creates the table also stores the hashes of those before it.
       row.name === name || (name === MIGRATION_HASHES && row.name < name);
     return [
       name,

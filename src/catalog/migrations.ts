@@ -90,7 +90,7 @@ export const migrations: Record<string, Migration> = {
       await createIndexes(db, [['subject_stored_bytes_by_bytes', 'subject_stored_bytes', ['bytes', 'subject_id']]]);
       await createTables(db, { stored_bytes_changes: 'subject_id text not null, bytes bigint not null' });
       await createIndexes(db, [['stored_bytes_changes_by_subject', 'stored_bytes_changes', ['subject_id', 'bytes']]]);
-      // Triggers, since the version before changes `stored_bytes` as well, and knows nothing of the sums.
+      // Triggers, since the version before changes `stored_bytes` as well, but not the sums.
       await createStoredBytesTriggers(db);
       // On PostgreSQL, their creation has locked the table against changes: what is summed now is what they add to.
       const of = (subject: string) => sql`insert into subject_stored_bytes (subject_id, bytes)

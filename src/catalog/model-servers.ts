@@ -8,7 +8,7 @@ export interface ModelServer {
   baseUrl?: string | undefined;
 }
 
-/** The model servers that have ever answered this installation. Of their URLs it has hashes: they may have passwords. */
+/** The model servers that have ever responded to this installation. URLs are hashed: they may have passwords. */
 export class ModelServers extends Store {
   async record(server: ModelServer, at: string): Promise<void> {
     await this.db

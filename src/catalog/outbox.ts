@@ -6,7 +6,7 @@ import type { StateChange } from './session-states.ts';
 export const ACTION_STATUSES = ['pending', 'decided', 'expired', 'superseded'] as const;
 
 /**
- * `superseded`: nobody can answer it any more, because the conversation continued elsewhere, its turn ended without it,
+ * `superseded`: it can no longer be answered, because the conversation continued elsewhere, its turn ended without it,
  * or its session was closed or deleted.
  */
 export type ActionStatus = (typeof ACTION_STATUSES)[number];
@@ -20,7 +20,7 @@ export const WEBHOOK_EVENT_TYPES = ['turn.done', ...ACTION_EVENT_TYPES] as const
 
 export type WebhookEventType = (typeof WEBHOOK_EVENT_TYPES)[number];
 
-/** `session.changed`: the state of a session may be another one. */
+/** `session.changed`: the state of a session may have changed. */
 export type OutboxEventType = WebhookEventType | 'session.changed';
 
 /** What a transaction has changed: the events of actions, or the deliveries that wait to be sent. */
@@ -45,7 +45,7 @@ export interface SessionChanged {
   change: StateChange;
 }
 
-/** Writes events in the transactions that they result from. Afterwards the listeners are told. */
+/** Writes events in the transactions that they result from, and notifies the listeners afterwards. */
 export class Outbox {
   readonly #db: Kysely<Tables>;
   readonly #write: CatalogFeatures['writeEvents'];
@@ -77,7 +77,7 @@ export class Outbox {
     return result;
   }
 
-  /** After a commit with these changes. */
+  /** Notifies the listeners of a commit with these changes. */
   announce(changes: Change[]): void {
     for (const change of changes) for (const listener of this.#listeners) listener(change);
   }

@@ -74,7 +74,7 @@ function openPool(options: PgOptions, log: Logger): PostgresPool {
     }),
   });
   // A connection that breaks emits an error event, also while it is in use; an unhandled one ends the process. The
-  // error object holds the whole connection, so only its reason is logged.
+  // error object contains the whole connection, so only its reason is logged.
   pool.on('error', (error) => log.warn({ reason: reasonOf(error) }, 'an idle connection to PostgreSQL broke'));
   pool.on('connect', (client) => client.on('error', () => undefined));
   return {

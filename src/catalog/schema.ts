@@ -36,7 +36,7 @@ export interface Tables {
   };
   sessions: {
     id: string;
-    /** `run`: of the run API. It has one turn, and no other face shows it, nor its `run/delegate`: that of a call's agent. */
+    /** `run`: of the Runs API, with one turn. Only that API shows it and its `run/delegate`, that of a call's agent. */
     type: 'session' | 'session/draft' | 'run' | 'run/delegate';
     agent_name: string | null;
     /** Null for drafts, which have their own spec. */
@@ -82,7 +82,7 @@ export interface Tables {
   blob_references: { session_id: string; blob: string };
   /** The blobs that a holder in a session needs, until it needs others. */
   held_blobs: { session_id: string; holder: string; blob: string };
-  /** The blobs that are stored, with their sizes; not those that were stored before sizes were. */
+  /** The blobs that are stored, with their sizes; without those that were stored before their sizes were. */
   stored_blobs: { session_id: string; blob: string; bytes: number };
   subject_stored_bytes: SubjectStoredBytesTable;
   stored_bytes_changes: SubjectStoredBytesTable;
@@ -121,12 +121,12 @@ export interface Tables {
     /** When that token was issued. */
     issued_at: string;
   };
-  /** The model servers that have ever answered. */
+  /** The model servers that have ever responded. */
   model_servers: {
     provider: string;
     /** The SHA-256 of its base URL; of an empty text for the provider's own. */
     url_hash: string;
-    /** When it answered first. */
+    /** When it responded first. */
     answered_at: string;
   };
   /** The keys that were used for encryption. */
@@ -180,7 +180,7 @@ interface SubjectStoredBytesTable {
  */
 export interface SessionRequestsTable {
   session_id: string;
-  /** In seconds; null: the first answer ends the session. */
+  /** In seconds; null: the first turn that leaves the session idle ends it. */
   idle_timeout_s: number | null;
   /** In minutes, from its end; null: it is kept. */
   delete_after_min: Generated<number | null>;
@@ -196,15 +196,15 @@ export interface SessionRequestsTable {
   start_failed_at: Generated<string | null>;
   /**
    * Until when the session waits after its last turn: the end of its idle timeout, or `FOREVER` if calls are pending on
-   * that turn; it then holds a slot. Null if it waits for nothing. It is written with the end of the turn, so that the
+   * that turn; it then takes a slot. Null if it waits for nothing. It is written with the end of the turn, so that the
    * holders of slots are found by an index.
    */
   waits_until: Generated<string | null>;
-  /** When webhooks are to be told that its idle timeout has ended; null once they were, or if there is nothing to tell. */
+  /** When webhooks are to be notified of the end of its idle timeout; null once they were, or if there is none. */
   idle_ends_at: Generated<string | null>;
   /** When it may be deleted; null while it has not ended. */
   delete_at: Generated<string | null>;
-  /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */
+  /** Time of the last cancellation. While no turn runs, nothing else records it. */
   cancelled_at: Generated<string | null>;
 }
 

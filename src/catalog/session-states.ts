@@ -48,8 +48,8 @@ interface Derived {
 }
 
 /**
- * A turn was accepted. The state of its session follows it, unless a later one was accepted before, or the turn before it
- * has not ended here: that end is told first.
+ * Stores and returns the state change of a session whose turn was accepted. None if a later turn was accepted before,
+ * or if the end of the previous turn is not archived: that end then returns both changes, in order.
  */
 export async function turnAccepted(db: Transaction<Tables>, turn: Turn): Promise<SessionChanged[]> {
   const [newest, previous] = await newestTurns(db, turn.session_id, 2);
@@ -58,7 +58,7 @@ export async function turnAccepted(db: Transaction<Tables>, turn: Turn): Promise
 }
 
 /**
- * The state of a turn has changed; after its end, the session follows the next turn, if there is one.
+ * Stores and returns the state changes of a session whose turn has changed; after its end, also those by the next turn.
  * @param next from `turnAfter`
  */
 export async function turnChanged(
@@ -79,11 +79,11 @@ export async function turnChanged(
   return [...changes, ...(await storeState(db, await sessionOf(db, turn.session_id), { last: next }))];
 }
 
-/** The request of a session has changed, or its last turn was removed. The caller has locked the session's row. */
+/** Called when a session's request changed or its last turn was removed. The caller has locked the session's row. */
 export async function sessionChanged(db: Transaction<Tables>, sessionId: string): Promise<SessionChanged[]> {
   const [last] = await newestTurns(db, sessionId, 1);
   const session = await sessionOf(db, sessionId);
-  // Its first turn is being started: what becomes of it is told with its end.
+  // Its first turn is being started: the end of this turn returns the change.
   if (!last && session?.state === 'pending' && session.request?.cancelled_at && (await hasOpenTurn(db, sessionId))) {
     return [];
   }
@@ -120,8 +120,8 @@ async function sessionOf(db: Transaction<Tables>, sessionId: string): Promise<Se
 
 /**
  * Derives the state of a session from its request and its last turn, and stores it, in the transaction that changes one of
- * them and has locked the session's row. Returns what to tell webhooks.
- * @param about `until`: when the next turn was created; what happens to the session later is not told of this one
+ * them and has locked the session's row. Returns the changes, for webhooks.
+ * @param about `until`: when the next turn was created; a later cancellation of the session does not concern `last`
  */
 async function storeState(
   db: Transaction<Tables>,
@@ -135,7 +135,7 @@ async function storeState(
   const stateIf = (cancelled_at: string | null, isPast: boolean) =>
     sessionState({ type, request: request && { ...request, cancelled_at }, last, isPast });
   const now = stateIf(cancelledAt, until !== undefined);
-  // The turn had ended when the session was cancelled, and its end is told only now: these are two changes.
+  // The turn had ended when the session was cancelled, and its end is archived only now: these are two changes.
   const isLate = isOpenTurnState(from) && cancelledAt !== null && cancelledAt > (last?.state_at ?? '');
   const states = [from, ...(isLate ? [stateIf(null, true).state] : []), now.state];
   if (from === now.state && ended_at === now.endedAt) return [];
@@ -155,7 +155,7 @@ interface Known {
   type: SessionRow['type'];
   request: Request | undefined;
   last: Pick<Turn, 'created_at' | 'archived' | 'state' | 'state_at' | 'leaves'> | undefined;
-  /** Something has followed: the request says no more whether the session waits. */
+  /** A turn or a cancellation has followed: the request no longer contains whether the session waited. */
   isPast: boolean;
 }
 
@@ -203,7 +203,7 @@ export function turnAfter(db: Kysely<Tables>, { session_id: sessionId, sequence 
   return later.orderBy('sequence').orderBy('created_at').limit(1).executeTakeFirst();
 }
 
-/** Notes with the request of a session how long it waits after its last turn, and when it may be deleted. */
+/** Stores with the request of a session how long it waits after its last turn, and when it may be deleted. */
 async function noteEnd(
   db: Transaction<Tables>,
   { session_id: sessionId, created_at: createdAt, state_at, leaves }: Turn,

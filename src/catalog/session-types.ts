@@ -7,8 +7,8 @@ export const SHOWN_SESSIONS = ['session', 'session/draft'] as const;
 const OF_RUNS: readonly Exclude<SessionRow['type'], (typeof SHOWN_SESSIONS)[number]>[] = ['run', 'run/delegate'];
 
 /**
- * Whether a session is shown, as a condition on the alias `s`. Of these literals, since SQLite uses a partial index only for
- * the condition that the index has; and negative, since it would otherwise find the types in a wider index, without order.
+ * Whether a session is shown, as a condition on the alias `s`. It has literals, since SQLite uses a partial index only
+ * for its own condition; and it is negative, since SQLite would otherwise find the types in a wider index, unordered.
  */
 export const isShownSession: RawBuilder<SqlBool> = sql`s.type not in (${sql.join(OF_RUNS.map((type) => sql.lit(type)))})`;
 

@@ -291,7 +291,7 @@ export async function lockSession(db: Transaction<Tables>, which: SessionOf): Pr
 
 /**
  * Adds what an ended turn has used to its session, in the transaction that archives its end. The sum with an unknown cost
- * is null. Returns whose session it is.
+ * is null. Returns the owner of the session.
  */
 export async function addSessionTotals(
   db: Transaction<Tables>,

@@ -65,7 +65,7 @@ export class StoredBytes extends Store {
     while (!stop.aborted && (await this.#hasChanges())) await this.db.transaction().execute(addSomeChanges);
   }
 
-  /** Asked outside a transaction, which would keep a database without changes from being written. */
+  /** Read outside a transaction, which would block writes to the database even if there are no changes. */
   async #hasChanges(): Promise<boolean> {
     return (await this.#changes.limit(1).executeTakeFirst()) !== undefined;
   }
@@ -94,7 +94,7 @@ export async function removeStoredBlobs(db: Transaction<Tables>, sessionId: stri
 }
 
 /**
- * Adds to what a session stores. Without effect on one that was deleted. Never below 0: what an earlier version has stored
+ * Adds to what a session stores. Without effect on a deleted session. Never below 0: what an earlier version has stored
  * was not counted, and may be subtracted.
  */
 export async function addStoredBytes(db: Kysely<Tables>, sessionId: string, bytes: number): Promise<void> {

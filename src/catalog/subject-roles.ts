@@ -9,7 +9,7 @@ export function rolesIn(json: string): Role[] {
   return storedRoles.parse(JSON.parse(json));
 }
 
-/** What a token says of its bearer. */
+/** The roles of a bearer according to a token. */
 export interface BearerRoles {
   subjectId: string;
   roles: readonly Role[];
@@ -17,9 +17,9 @@ export interface BearerRoles {
   issuedAt: string;
 }
 
-/** The roles of bearers: only their tokens tell them. */
+/** The roles of bearers, which only their tokens contain. */
 export class SubjectRoles extends Store {
-  /** Records what a token says, unless a newer one was seen: an older token stays valid until it expires. */
+  /** Records the roles in a token, unless a newer token was seen: an older token stays valid until it expires. */
   async record({ subjectId, roles, issuedAt }: BearerRoles): Promise<void> {
     const row = { subject_id: subjectId, roles: JSON.stringify(roles), issued_at: issuedAt };
     await this.db

@@ -118,8 +118,8 @@ export class Turns extends Store {
   }
 
   /**
-   * The turns of a session before an accepted one whose logs are not in the archive, oldest first. Of those without a
-   * sequence the index does not know whether they were accepted: their API process may have died before it wrote that.
+   * The turns of a session before an accepted one whose logs are not in the archive, oldest first. A turn without a
+   * sequence may have been accepted, too: its API process may have died before it wrote that to the index.
    */
   async unarchivedBefore(
     turn: Pick<TurnRow, 'id' | 'session_id' | 'sequence' | 'previous_turn_id'>,

@@ -5,19 +5,19 @@ import { sessionChanged } from './session-states.ts';
 import { lockSession } from './sessions.ts';
 import { Store } from './store.ts';
 
-/** What is derived of a session from the log of its last turn, if that has ended. */
+/** What is derived for a session from the log of its last turn, if that has ended. */
 export interface DerivedRows extends SessionReading {
   last?: { turnId: string; leaves: SessionState; at: string };
-  /** What the last turn does, if it has not ended. */
+  /** The state of the last turn, if it has not ended. */
   open?: { turnId: string; state: TurnState };
 }
 
 /** The rows that another version of the server has written, without what this version derives with them. */
 export class Underived extends Store {
-  /** Derives the states of up to `limit` turns, and notes that those of their sessions are to be derived. False: of none. */
+  /** Derives the states of up to `limit` turns, and resets those of their sessions. False if there are none. */
   async deriveTurns(limit: number): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
-      // As the partial index has it, which a bound on its column lets both databases search.
+      // The condition of the partial index, which a bound on its column lets both databases search.
       const isUnderived = sql<boolean>`(state is null or (archived = 1 and state <> 'ended'))`;
       const rows = await db
         .selectFrom('turns')

@@ -26,7 +26,7 @@ interface CheckedAgent {
 
 interface FoundAgents {
   specs: Map<string, AgentSpec>;
-  /** As far as is known without a server. */
+  /** As far as it can be determined without a server. */
   isKeyless: boolean;
 }
 
@@ -39,7 +39,7 @@ const PAGE = 100;
  */
 export async function checkAgents(which: string | undefined, { json }: { json?: boolean }): Promise<void> {
   const config = loadConfig();
-  // What is tried is in the output.
+  // The results are in the output.
   const log = createLogger({ logLevel: 'silent' });
   const access = await modelAccess(config);
   if (!access) {

@@ -10,7 +10,7 @@ import { printable } from './turn-report-text.ts';
 import { untilInterrupted } from './until-interrupted.ts';
 
 /**
- * Prints what the registered MCP servers offer, each as soon as it has answered.
+ * Prints what the registered MCP servers offer, each as soon as it has responded.
  * @throws ConfigError if there is no such server, StartupError if a server cannot be used
  */
 export async function checkMcpServers(only: string | undefined): Promise<void> {

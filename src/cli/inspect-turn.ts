@@ -13,13 +13,13 @@ import { reportTurn, type TurnReport } from './turn-report.ts';
 import { reportText } from './turn-report-text.ts';
 import { OnceLog } from '../lib/once-log.ts';
 
-/** Prints what is known of a turn. @throws ConfigError if neither the catalog nor Temporal knows it */
+/** Prints what the stores contain of a turn. @throws ConfigError if neither the catalog nor Temporal has it */
 export async function inspectTurn(turnId: string, { json }: { json?: boolean }): Promise<void> {
   const report = await readReport(turnId, loadConfig());
   process.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : reportText(report));
 }
 
-/** @throws ConfigError if neither the catalog nor Temporal knows the turn */
+/** @throws ConfigError if neither the catalog nor Temporal has the turn */
 async function readReport(turnId: string, config: Config): Promise<TurnReport> {
   const log = createLogger(config);
   const cipher = new Cipher(config.encryptionKeys);

@@ -9,12 +9,12 @@ import { describeExecution, type Execution, type DescribedActivity } from '../te
 import { sessionWorkflowId, turnWorkflowId } from '../core/temporal-names.ts';
 import { errorMessage } from '../lib/errors.ts';
 
-/** Everything that the stores know about a turn. */
+/** Everything that the stores contain of a turn. */
 export interface TurnReport {
   turnId: string;
   sessionId: string;
   previousTurnId: string | null;
-  /** `requested`: no session has confirmed it. `unknown`: the store that would know is unavailable or has lost it. */
+  /** `requested`: no session has confirmed it. `unknown`: the store of the state is unavailable or has lost it. */
   state: 'requested' | 'running' | 'unknown' | OutcomeStatus;
   /** The last archived ordinal, and whether the archived log is complete. */
   archive: { through: number; complete: boolean };

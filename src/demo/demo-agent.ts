@@ -24,8 +24,8 @@ interface DemoModelSources {
 }
 
 /**
- * Logs a warning if the provider of the demo agent's model says that it has no such model, or lists others: the first
- * session would end with an error. The server starts without waiting for it.
+ * Logs a warning if the provider of the demo agent's model reports that it has no such model, or lists others: the
+ * first session would end with an error. The server starts without waiting for it.
  */
 export async function warnOfDemoModel({ models, config: { demoModel }, log }: DemoModelSources): Promise<void> {
   const isKnown = await models.has(demoModel);

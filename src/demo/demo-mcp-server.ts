@@ -7,7 +7,7 @@ import { listen, type LocalServer } from './local-server.ts';
 
 /**
  * Starts an MCP server for trying approvals and slow tools. It keeps one list of notes in memory for all callers, so it
- * answers only while there are no keys that distinguish them.
+ * serves requests only while there are no keys that distinguish them.
  */
 export async function startDemoMcpServer({ isKeyless }: { isKeyless: () => boolean }): Promise<LocalServer> {
   const notes = ['Everturn keeps a turn alive through crashes.', 'The demo model is a script.'];

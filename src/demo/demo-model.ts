@@ -33,7 +33,7 @@ export async function startDemoModel(): Promise<LocalServer> {
   return listen((request, response) => {
     const { pathname } = new URL(request.url ?? '/', 'http://localhost');
     if (request.method === 'GET' && pathname.endsWith('/models')) {
-      // Model names are not checked: the script answers under any name.
+      // Model names are not checked: the script accepts any name.
       response.writeHead(501).end();
       return;
     }

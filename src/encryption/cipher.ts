@@ -132,7 +132,7 @@ export class Cipher {
   }
 
   /**
-   * The text that was given to `sealText`. A text that was stored without encryption is returned unchanged.
+   * The text that was passed to `sealText`. A text that was stored without encryption is returned unchanged.
    * @throws EncryptionKeyMissing, DecryptionFailed
    */
   openText(stored: string, aad: string): string {

@@ -60,7 +60,7 @@ export async function archiveEnded(
         }
         // A turn that cannot be read must not block the others.
         failed.add(turnId);
-        log.warn({ err: error }, 'a turn could not be archived; it is retried');
+        log.warn({ err: error }, 'a turn could not be archived; retrying');
       }
     });
   };

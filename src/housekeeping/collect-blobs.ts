@@ -24,7 +24,7 @@ export async function collectBlobs(context: Collecting, { now, stop }: Sweep): P
     } catch (error) {
       if (isUnavailable(error)) throw error;
       // A session that cannot be read must not block the others.
-      log.warn({ sessionId, err: error }, 'the blobs of a session could not be collected; it is retried');
+      log.warn({ sessionId, err: error }, 'the blobs of a session could not be collected; retrying');
       await catalog.blobReferences.postpone(sessionId, now.toISOString());
     }
   }

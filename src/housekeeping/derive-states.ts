@@ -11,9 +11,9 @@ const TURN_BATCH_SIZE = 500;
 const SESSION_BATCH_SIZE = 50;
 
 /**
- * Derives the rows that another version has not: after an upgrade, and while processes of two versions run. Until then
- * such a session is listed as idle, and lists of the Sessions API by state do not have it. One whose key is missing is left
- * to a later pass.
+ * Derives the rows that another version has not derived: after an upgrade, and while processes of two versions run.
+ * Until then such a session is listed as idle, and lists of the Sessions API by state do not have it. A session whose
+ * key is missing is left to a later pass.
  */
 export async function deriveStates({ catalog, ...sources }: Deriving, stop: AbortSignal): Promise<void> {
   while (!stop.aborted && (await catalog.underived.deriveTurns(TURN_BATCH_SIZE)));
@@ -47,14 +47,14 @@ async function rowsOf(
     const texts = beginning && { firstMessage: firstMessageText(beginning.created.input) };
     if (last.archived === 0) {
       const state = (await unless(logs.currentRun(last.id), last.id))?.state;
-      // One that has ended meanwhile is about to be archived.
+      // A turn that has ended meanwhile is about to be archived.
       const open = state && state !== 'ended' && { open: { turnId: last.id, state } };
       return { ...open, ...(!run && texts && { texts }) };
     }
     const done = ends?.done;
     const output = done?.end.status === 'done' ? done.end.output : null;
     return {
-      // One that cannot be read has ended nevertheless.
+      // A turn that cannot be read has ended nevertheless.
       last: {
         turnId: last.id,
         leaves: run?.leaves ?? (done ? stateAfter(done) : 'error'),

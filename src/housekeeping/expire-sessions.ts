@@ -9,7 +9,7 @@ const MAX_SESSIONS = 1_000;
 
 const DAY_MS = 86_400_000;
 
-/** When a session is looked at again that has begun again since its end. */
+/** A session that is active again after its end is checked again after this time. */
 const POSTPONED_MS = 3_600_000;
 
 /** Deletes sessions that were idle for their agents' retention period (`config.retention_days`). */
@@ -24,7 +24,7 @@ export async function expireSessions(context: Expiring, { now, stop }: Sweep): P
   }
 }
 
-/** Deletes sessions of the Agents API v2 some time after their end, as their requests say (`delete_after_min`). */
+/** Deletes sessions of the Agents API v2 some time after their end, as set in their requests (`delete_after_min`). */
 export async function deleteFinished(context: Expiring, { now, stop }: Sweep): Promise<void> {
   const { catalog, log } = context;
   const at = now.toISOString();
@@ -35,7 +35,7 @@ export async function deleteFinished(context: Expiring, { now, stop }: Sweep): P
       const until = new Date(now.getTime() + POSTPONED_MS).toISOString();
       await catalog.sessionRequests.postponeDeletion(id, { now: at, until });
     } else if (await catalog.sessions.delete(id, at, { idleSince })) {
-      log.info({ sessionId: id }, 'a session was deleted: the time for which it is kept after its end is over');
+      log.info({ sessionId: id }, 'a session was deleted: the time for which it is kept after its end has passed');
     }
   }
 }

@@ -6,7 +6,7 @@ import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import type { Catalog } from '../features/catalog.ts';
 import type { RunStates } from '../features/run-support/run-summaries.ts';
 
-/** What the parts of a sweep work with. */
+/** The dependencies of the parts of a sweep. */
 export interface Housekeeping {
   client: Client;
   taskQueue: string;

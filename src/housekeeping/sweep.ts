@@ -23,7 +23,7 @@ const EVERY_MS = 3 * 60_000;
 /** From the end of an incomplete sweep to the next; doubled for each further incomplete one in a row. */
 const FIRST_RETRY_MS = 10_000;
 
-/** How long it is known that a user has declined to sign in to an MCP server. */
+/** How long it is remembered that a user has declined to sign in to an MCP server. */
 const SIGN_IN_KEPT_MS = 24 * 3_600_000;
 
 /** How many deleted sessions are read at once. */
@@ -78,7 +78,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       try {
         await deriveStates(options, stop.signal);
       } catch (error) {
-        options.log.warn({ err: error }, 'states of sessions could not be derived; it is retried');
+        options.log.warn({ err: error }, 'states of sessions could not be derived; retrying');
       }
       await sleep(EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
     }
@@ -117,7 +117,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await options.sessionQueue.sweep(stop.signal);
       // After the turns that were ended, lost or rejected above.
       await options.delegator.settleAll();
-      // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
+      // Only the index and the archive contain whether a session is waiting, and which blobs it refers to.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);
       if (isComplete) await deleteFinished(options, when);
@@ -129,15 +129,15 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await options.catalog.agents.forgetSpecs(unused, started.toISOString());
       return isComplete;
     } catch (error) {
-      options.log.warn({ err: error }, 'housekeeping failed; it is retried');
+      options.log.warn({ err: error }, 'housekeeping failed; retrying');
       return false;
     }
   }
 }
 
 /**
- * Starts the sessions in whose queues turns wait, unless they run. One whose workflow has failed, or was terminated by an
- * operator, is otherwise started again by its next command, which may never come.
+ * Starts the sessions in whose queues turns wait, unless they run. If the workflow of a session has failed, or was
+ * terminated by an operator, otherwise only its next command would start it again, which may never arrive.
  */
 async function resumeQueues({ catalog, ...starting }: Housekeeping, stop: AbortSignal): Promise<void> {
   for (const sessionId of await catalog.turns.sessionsWithQueue()) {

@@ -8,7 +8,7 @@ export class DataDirInUseError extends StartupError {}
 const SQLITE_BUSY = 5;
 
 /** Keeps the databases reachable: a database that is garbage-collected is closed, which releases its lock. */
-const held = new Set<DatabaseSync>();
+const locks = new Set<DatabaseSync>();
 
 /**
  * Locks an existing data folder for this process and returns the function that unlocks it.
@@ -34,9 +34,9 @@ export function lockDataDir(dataDir: string): () => void {
       { cause: error },
     );
   }
-  held.add(lock);
+  locks.add(lock);
   return () => {
-    if (held.delete(lock)) lock.close();
+    if (locks.delete(lock)) lock.close();
   };
 }
 

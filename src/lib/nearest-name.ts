@@ -1,4 +1,4 @@
-/** So many errors may be in a word that has twice as many letters. */
+/** At most half of the letters may differ, and no more than this, unless a third of the letters is more. */
 const MAX_ERRORS = 3;
 
 /**

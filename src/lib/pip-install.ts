@@ -5,7 +5,7 @@ const run = promisify(execFile);
 
 /** A connection that receives nothing for this long, in seconds, is given up; pip tries it once more. */
 const SILENCE_SECONDS = 10;
-/** How much of pip's last error is told. */
+/** How many characters of pip's last error are reported. */
 const MAX_PROBLEM_LENGTH = 500;
 
 interface PipInstallOptions {
@@ -33,7 +33,7 @@ export async function pipInstall({
 }: PipInstallOptions): Promise<void> {
   const limits = `--timeout ${SILENCE_SECONDS} --retries 1 --no-input --disable-pip-version-check`;
   const options = `--quiet ${limits} --only-binary :all: --require-hashes`;
-  // What the configuration may say of other folders does not apply.
+  // Settings of other folders in the configuration do not apply.
   const settings = { ...env, PIP_USER: '0', PIP_REQUIRE_VIRTUALENV: '0' };
   try {
     await run(file, [...first, 'install', ...options.split(' '), ...args], {
@@ -56,7 +56,7 @@ function pipProblem(error: unknown, timeoutMs: number): string {
   const lines = output.split('\n');
   const said = lines.findLast((line) => line.startsWith('ERROR: ')) ?? (lines.at(-1) || error.message);
   const last = said.slice(0, MAX_PROBLEM_LENGTH);
-  // Without an index, pip says of the first requirement that there is no such package.
+  // Without an index, pip reports that the package of the first requirement does not exist.
   if (!/connection broken by|ConnectTimeout|ReadTimeout/.test(output)) return last;
   return `the package index cannot be reached: check the network and pip's configuration (${last})`;
 }

@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 const run = promisify(execFile);
 
 /**
- * When a process was started, in a form of the system: with its id it identifies the process, since ids are given again.
+ * When a process was started, in a form of the system: with its id it identifies the process, since ids are reused.
  * Undefined if the process does not exist.
  */
 export async function startOf(pid: number): Promise<string | undefined> {
@@ -28,7 +28,7 @@ export async function startOf(pid: number): Promise<string | undefined> {
   }
 }
 
-/** Identifies the machine since its start; empty on systems that do not say it. */
+/** Identifies the machine since its start; empty on systems without such an id. */
 export async function bootId(): Promise<string> {
   return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '')).trim();
 }
@@ -111,7 +111,7 @@ export async function memoryOf(groups: ReadonlySet<number>): Promise<Map<number,
 async function processesOf(groups: ReadonlySet<number>): Promise<(ListedProcess & { owner: number })[]> {
   const listed = new Map((await listProcesses()).map((one) => [one.pid, one]));
   const ownerOf = (one: ListedProcess): number | undefined => {
-    // Ids are given again while the list is read, so parents may form a circle.
+    // Ids are reused while the list is read, so parents may form a circle.
     const seen = new Set<number>();
     for (let at: ListedProcess | undefined = one; at && !seen.has(at.pid); at = listed.get(at.parent)) {
       if (groups.has(at.group)) return at.group;

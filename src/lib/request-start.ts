@@ -7,9 +7,9 @@ interface RequestStart {
 }
 
 /**
- * Interceptor for undici that says when a request gets a connection: undici calls `onRequestStart` when the socket is
- * connected (name resolved, TLS established) and then writes the request, unless it is aborted there. `startOf` finds
- * what to tell, in the asynchronous context of the request.
+ * Interceptor for undici that reports when a request gets a connection: undici calls `onRequestStart` when the socket
+ * is connected (name resolved, TLS established) and then writes the request, unless it is aborted there. `startOf`
+ * returns the callbacks, in the asynchronous context of the request.
  */
 export function tellingStarts(
   startOf: (options: Dispatcher.DispatchOptions) => RequestStart | undefined,

@@ -25,8 +25,8 @@ const MAX_PART_BYTES = 64 * 1024;
 const MAX_PART_ENDS = 32;
 
 /** Total size of incomplete responses in the whole process: 32 of the largest. */
-const MAX_HELD_BYTES = 128 * MIB;
-let heldBytes = 0;
+const MAX_BUFFERED_BYTES = 128 * MIB;
+let bufferedBytes = 0;
 
 /** A response exceeds its limits and is not read further. The server may or may not have carried out the request. */
 export class ResponseTooLargeError extends NamedError {}
@@ -39,7 +39,7 @@ const [LF, CR, QUOTE, BACKSLASH, COMMA] = [0x0a, 0x0d, 0x22, 0x5c, 0x2c];
 const [OPENING, CLOSING] = [new Set([0x5b, 0x7b]), new Set([0x5d, 0x7d])];
 
 /**
- * Measures JSON texts as their bytes arrive, before anything is parsed. `framing` says where a text ends: at the end of
+ * Measures JSON texts as their bytes arrive, before anything is parsed. `framing`: where a text ends, at the end of
  * the body, at the end of each line, or at each empty line (server-sent events).
  */
 export class ResponseGauge {
@@ -49,7 +49,7 @@ export class ResponseGauge {
   #values = 0;
   #depth = 0;
   #streamBytes = 0;
-  #held = 0;
+  #counted = 0;
   #isInString = false;
   #isEscaped = false;
   #lineBytes = 0;
@@ -63,7 +63,7 @@ export class ResponseGauge {
   /**
    * Measures the beginning of `chunk` and returns how many bytes may be passed on in this turn of the event loop. Lines
    * before one that exceeds the limits are passed on first, so the error is always about the line in which `chunk` begins.
-   * @throws ResponseTooLargeError, or an Error if the process holds too many bytes of incomplete responses
+   * @throws ResponseTooLargeError, or an Error if the process has too many bytes of incomplete responses
    */
   take(chunk: Uint8Array): number {
     const end = Math.min(chunk.length, MAX_PART_BYTES);
@@ -112,8 +112,8 @@ export class ResponseGauge {
 
   /** Stops counting the response towards the total of the process. */
   release(): void {
-    heldBytes -= this.#held;
-    this.#held = 0;
+    bufferedBytes -= this.#counted;
+    this.#counted = 0;
   }
 
   #endsText(byte: number): boolean {
@@ -147,9 +147,9 @@ export class ResponseGauge {
     const size = this.#bytes > maxBytes ? maxBytes : this.#streamBytes > maxStreamBytes ? maxStreamBytes : undefined;
     if (size !== undefined) throw new ResponseTooLargeError(`its answer is larger than ${boundText(size)}`);
     if (this.#values > maxValues) throw new ResponseTooLargeError(`its answer has more than ${maxValues} values`);
-    heldBytes += this.#bytes - this.#held;
-    this.#held = this.#bytes;
-    if (heldBytes > MAX_HELD_BYTES) throw new Error('too many large answers are being received at once');
+    bufferedBytes += this.#bytes - this.#counted;
+    this.#counted = this.#bytes;
+    if (bufferedBytes > MAX_BUFFERED_BYTES) throw new Error('too many large answers are being received at once');
   }
 }
 

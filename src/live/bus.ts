@@ -53,7 +53,7 @@ export interface LiveOutput {
   attempt: number;
   /** The length of the output before this piece, in characters. */
   from: number;
-  /** Neighbours are of different channels. */
+  /** Adjacent parts are of different channels. */
   parts: OutputPart[];
 }
 
@@ -80,7 +80,7 @@ export interface LiveListener {
  * - `growth:<turn id>`, for readers that have subscribed to the turn: its log is about to grow, since an activity returns
  *   its result, a command was recorded, or the turn ends
  * - `cancel:<turn id>`, for workers: the turn cancels its activities; the hint may arrive before the cancel is recorded
- * - `command:<turn id>`, for workers: a command has changed what comes next in the turn, which may be held
+ * - `command:<turn id>`, for workers: a command has changed the next step of the turn, which may be paused
  * - `session:<session id>`, for readers: the session has a new turn, or was deleted
  * - `change:<change>`, for all processes: the catalog has a change, which they would otherwise find by polling
  */
@@ -92,14 +92,14 @@ export type Topic =
   | `change:${Change}`;
 
 /**
- * The live bus carries the text in progress from workers and kernel hosts to the readers of a turn, and hints between all processes.
+ * The live bus carries text in progress from workers and kernel hosts to a turn's readers, and hints between processes.
  * It is lossy by contract: frames and hints may be dropped, duplicated or reordered, and a snapshot may be older than the
- * frames around it. The log is durable: a reader must end with its text even if the bus has delivered nothing.
+ * frames around it. The log is durable: a reader must have its text at the end even if the bus delivers nothing.
  */
 export interface LiveBus {
   /** Never throws and never waits: a model call does not depend on its readers. */
   publish(frame: LiveFrame): void;
-  /** Tells the readers of a turn that it repeats a call. Never throws and never waits. */
+  /** Notifies the readers of a turn that it repeats a call. Never throws and never waits. */
   announce(notice: RetryNotice): void;
   /** Drops the text of a message: this attempt has ended, and the log has its result. Later attempts are kept. */
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void;
@@ -115,8 +115,8 @@ export interface LiveBus {
    */
   requestSnapshots(turnId: string): void;
   /**
-   * Tells the listeners of a topic, in all processes. Those of this process are told once, before it returns: a later
-   * echo would stop what has begun since. Never throws and never waits.
+   * Notifies the listeners of a topic, in all processes; those of this process once, before it returns: a later echo
+   * would stop work that has begun since. Never throws and never waits.
    */
   hint(topic: Topic): void;
   /** Delivers the hints of a topic from now on, also those of this process; returns the unsubscribe function. */

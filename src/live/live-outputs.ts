@@ -30,12 +30,12 @@ export class LiveOutputs {
     return this.#outputs.values();
   }
 
-  /** The length of all. */
+  /** The length of all outputs together. */
   get characters(): number {
     return this.#characters;
   }
 
-  /** Each as one piece, which supplies what its readers lack. */
+  /** Each output as one piece, which supplies what its readers lack. */
   whole(): LiveOutput[] {
     // Copies: they grow.
     return [...this.#outputs.values()].map((one) => {
@@ -44,12 +44,12 @@ export class LiveOutputs {
     });
   }
 
-  /** Those of a turn, as `whole` gives them. */
+  /** The outputs of a turn, as `whole` returns them. */
   on(turnId: string): LiveOutput[] {
     return this.has(turnId) ? this.whole().filter((output) => output.turnId === turnId) : [];
   }
 
-  /** Whether there are any of a turn. */
+  /** Whether there are outputs of a turn. */
   has(turnId: string): boolean {
     return this.#outputs.values().some((output) => output.turnId === turnId);
   }
@@ -71,7 +71,7 @@ export class LiveOutputs {
     return 'grown';
   }
 
-  /** Drops the output of an attempt, or of all attempts; that of a later one is kept. False if there is none. */
+  /** Drops the output of an attempt, or of all attempts; the output of a later one is kept. False if there is none. */
   delete(id: string, attempt = Infinity): boolean {
     const known = this.#outputs.get(id);
     if (!known || known.attempt > attempt) return false;
@@ -79,7 +79,7 @@ export class LiveOutputs {
     return this.#outputs.delete(id);
   }
 
-  /** Drops all, and ignores what follows: readers get the results from the log. */
+  /** Drops all outputs, and ignores further ones: readers get the results from the log. */
   close(): void {
     this.#isClosed = true;
     this.#outputs.clear();

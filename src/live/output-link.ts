@@ -12,13 +12,13 @@ export type OutputBus = Pick<LiveBus, 'publishOutput' | 'finishOutput'>;
 /** How long a host waits before it connects again, in milliseconds. */
 const RECONNECT_MS = 1_000;
 
-/** A server that is this far behind is disconnected: it is sent the outputs anew when it is back. */
+/** A server that is this far behind is disconnected: the outputs are sent anew when it is connected again. */
 const MAX_UNSENT_BYTES = 4 * MAX_MESSAGE_BYTES;
 
 /**
- * Carries the outputs of calls from a kernel host to the server that runs everything in one process, which is started
- * again while the host goes on. Nothing waits for it: each connection begins with the whole outputs so far, so that what
- * was lost before is repaired.
+ * Carries the outputs of calls from a kernel host to the server that runs everything in one process, which may restart
+ * while the host continues. Nothing waits for it: each connection begins with the whole outputs so far, so that earlier
+ * losses are repaired.
  */
 export class OutputLink implements OutputBus {
   readonly #dataDir: string;
@@ -72,7 +72,7 @@ export class OutputLink implements OutputBus {
     for (const output of this.#outputs.whole()) this.#send(socket, { output });
   }
 
-  /** Unless there is nothing to send. */
+  /** Connects after a pause, unless there is nothing to send then. */
   #connectLater(): void {
     if (this.#isClosed) return;
     this.#reconnect ??= setTimeout(() => {

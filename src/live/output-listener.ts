@@ -12,7 +12,7 @@ import type { OutputBus } from './output-link.ts';
 
 interface ListenerOptions {
   dataDir: string;
-  /** That of the readers. */
+  /** The bus of the readers. */
   bus: OutputBus;
   log: Logger;
 }
@@ -25,13 +25,13 @@ const MAX_CONNECTIONS = 4;
  * reach. Returns the function that stops it.
  */
 export async function listenForOutputs({ dataDir, bus, log }: ListenerOptions): Promise<() => Promise<void>> {
-  const place = socketFolder(dataDir);
-  await mkdir(place, { recursive: true });
-  await chmod(place, 0o700);
-  const file = path.join(place, SOCKET);
-  // That of a server that was killed.
+  const parent = socketFolder(dataDir);
+  await mkdir(parent, { recursive: true });
+  await chmod(parent, 0o700);
+  const file = path.join(parent, SOCKET);
+  // The socket of a server that was killed.
   await rm(file, { force: true });
-  const folder = await openFolder(place);
+  const folder = await openFolder(parent);
   const connections = new Set<Socket>();
   const server = createServer((socket) => {
     connections.add(socket);
@@ -56,7 +56,7 @@ export async function listenForOutputs({ dataDir, bus, log }: ListenerOptions): 
   return stop;
 }
 
-/** Passes the outputs of a host on. Those that it has not ended are dropped with the connection. */
+/** Passes the outputs of a host on. Outputs that the host has not ended are dropped with the connection. */
 function receive(socket: Socket, { bus, log }: Pick<ListenerOptions, 'bus' | 'log'>): void {
   const open = new Map<string, Pick<LiveOutput, 'turnId' | 'id' | 'attempt'>>();
   const reader = new LineReader(MAX_MESSAGE_BYTES, (line, isWhole) => {

@@ -139,7 +139,7 @@ export class RedisBus implements LiveBus {
   }
 
   hint(topic: Topic): void {
-    this.#tell(topic);
+    this.#notify(topic);
     const channel = topic.startsWith(GROWTH) ? this.#channel(topic.slice(GROWTH.length)) : this.#hintChannel;
     this.#publish(channel, `${HINT}${this.#id} ${topic}`);
   }
@@ -158,7 +158,7 @@ export class RedisBus implements LiveBus {
 
   #onHint(text: string): void {
     const [sender, topic = ''] = text.split(' ');
-    if (sender !== this.#id) this.#tell(topic);
+    if (sender !== this.#id) this.#notify(topic);
   }
 
   #onNotice(text: string, channel: string): void {
@@ -168,7 +168,7 @@ export class RedisBus implements LiveBus {
     for (const listener of listeners) listener.retrying(notice);
   }
 
-  #tell(topic: string): void {
+  #notify(topic: string): void {
     for (const listener of this.#hintListeners.of(topic)) listener();
   }
 

@@ -30,7 +30,7 @@ type OutputHeader = Pick<OutputSoFar, 'id' | 'threadId' | 'toolCallId' | 'attemp
 /**
  * One step of a turn's stream, in terms of the log: each HTTP face maps frames to its own events.
  *
- * A client folds them by id: `record` and `begin` replace what it holds, `delta` and `end` extend it.
+ * A client folds them by id: `record` and `begin` replace what it has, `delta` and `end` extend it.
  */
 export type TurnFrame =
   /** Opens a message with the text so far, which may be empty. */
@@ -38,7 +38,7 @@ export type TurnFrame =
   | { kind: 'delta'; message: MessageHeader; delta: MessageDelta }
   /** Completes a message whose text was sent by `begin` and `delta`: the client lacks its other fields. */
   | { kind: 'end'; message: ModelMessage }
-  /** What is known of a turn that waits in the queue of its session: its first record replaces it. */
+  /** The creation of a turn that waits in the queue of its session: its first record replaces it. */
   | { kind: 'queued'; created: TurnCreated }
   /**
    * A part of what a call in the sandbox has written. The result of the call replaces all of them; with `isReset`, this one
@@ -65,7 +65,7 @@ export interface FollowedEntry extends LogEntry {
 /**
  * Replay uses as few deltas as fit in this many bytes each: a face sends a frame as one line, and the Python client
  * fails on a line of 1 MiB. The limit decides the pieces of a durable message, which cursors name (`FIRST_PIECE`): with
- * another value, or cut differently, a reader that was cut in a longer message would continue at the wrong place. So
+ * another value, or cut differently, a reader that was cut in a longer message would continue at the wrong position. So
  * it is the same for every face.
  */
 const MAX_DELTA_BYTES = 512 * 1024;
@@ -83,7 +83,7 @@ interface Sent {
  * equals the log's, wherever earlier connections were cut.
  *
  * A message whose live deltas were sent on this connection is completed by the missing deltas and an `end`. In every
- * other case a `begin`, which replaces what the client holds, is sent again with the text.
+ * other case a `begin`, which replaces what the client has, is sent again with the text.
  *
  * The record that precedes a message in progress is sent before its `begin`. Once it is durable it is sent again, which
  * replaces it, unless this connection has sent the same one.
@@ -138,7 +138,7 @@ export class StreamSequencer {
 
   /**
    * Gives the frames of a message in progress that has grown by `delta`, or that may have text which this connection
-   * lacks. None before the durable events that the message answers, so a stream has the order of the log.
+   * lacks. None before the durable events that its model call has read, so a stream has the order of the log.
    */
   live(message: LiveMessage, delta?: MessageDelta): NumberedFrame[] {
     if (message.after > this.#ordinal) return [];
@@ -152,7 +152,7 @@ export class StreamSequencer {
           ...(preceding ? [recordFrame(preceding)] : []),
           ...this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES)),
         ];
-    // No text of an attempt may have arrived yet: an empty `begin` would replace what the client holds.
+    // No text of an attempt may have arrived yet: an empty `begin` would replace what the client has.
     if (message.frames === 0 || frames.length === 0 || !this.#hasNumbersFor(frames.length)) return [];
     const { attempt, text } = message;
     this.#preceding = preceding ?? this.#preceding;
@@ -189,7 +189,7 @@ export class StreamSequencer {
     return this.#ordinal > 0 || this.#frame > 0 ? [] : this.#number([{ kind: 'queued', created }]);
   }
 
-  /** Gives a frame of which the log has nothing; none to a reader that has been sent nothing of the log. */
+  /** Gives a frame that is not in the log; none for a reader that was not sent anything of the log yet. */
   transient(frame: TurnFrame): NumberedFrame[] {
     return this.#ordinal > 0 && this.#hasNumbersFor(1) ? this.#number([frame]) : [];
   }

@@ -66,7 +66,7 @@ export class TurnFeed {
 
   /**
    * Adds a reader and sends it the frames that it lacks.
-   * @throws RangeError if it lacks entries from before `firstOrdinal`, or is ahead of `lastOrdinal`.
+   * @throws RangeError if it lacks entries from before `firstOrdinal`, or its cursor is beyond `lastOrdinal`.
    */
   join(reader: StreamSequencer, send: Send): void {
     if (reader.ordinal < this.#firstOrdinal - 1 || reader.ordinal > this.lastOrdinal) {
@@ -168,7 +168,7 @@ export class TurnFeed {
     return change !== 'gap';
   }
 
-  /** Tells the present readers that the turn repeats a call. Later ones find it in the state of the turn. */
+  /** Notifies the present readers that the turn repeats a call. Later readers find it in the state of the turn. */
   retrying(notice: RetryNotice): void {
     this.#each((reader) => reader.transient({ kind: 'retrying', notice }));
   }

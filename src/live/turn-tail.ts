@@ -145,7 +145,7 @@ export class TurnTail {
         failures += 1;
         if (!isUnavailable(error)) faults += 1;
         if (error instanceof TurnNotFound || faults > MAX_FAULTS) throw error;
-        log.warn({ turnId, err: error, failures }, 'cannot follow a turn, will retry');
+        log.warn({ turnId, err: error, failures }, 'cannot follow a turn; retrying');
         await sleep(backoffMs(failures, { first: 100, max: MAX_RETRY_MS, jitter: 0.5 }));
       }
     }

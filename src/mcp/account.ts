@@ -20,9 +20,9 @@ interface AccountSources {
 }
 
 /**
- * The name of the account for which tokens were issued, as the provider says it: in the ID token, at its userinfo endpoint
- * or beside the tokens; undefined if it does not. The name is shown to the user and decides nothing, so the signature of
- * the ID token, which came from the token endpoint itself, is not verified (OpenID Connect Core, section 3.1.3.7).
+ * The name of the account for which tokens were issued, from the ID token, the userinfo endpoint or the response with
+ * the tokens; undefined if none contains it. The name is shown to the user and decides nothing, so the signature of the
+ * ID token, which came from the token endpoint itself, is not verified (OpenID Connect Core, section 3.1.3.7).
  */
 export async function accountOf({ response, userinfo, fetch }: AccountSources): Promise<string | undefined> {
   const { data: beside } = answer.safeParse(response);

@@ -132,7 +132,7 @@ export async function registerAt(server: AuthorizationServer, redirectUri: strin
   return { client_id: id, ...(secret !== undefined && { client_secret: secret }) };
 }
 
-/** What this server tells authorization servers about itself. */
+/** The metadata of this server as a client of authorization servers. */
 export function clientMetadataFor(redirectUri: string) {
   return {
     client_name: 'Everturn',
@@ -159,7 +159,7 @@ export async function authorizationUrl(
   return { url: url.href, codeVerifier };
 }
 
-/** Exchanges a code for tokens; `account` names whose they are, if the provider says it. @throws TokensRefusedError, McpServerError */
+/** Exchanges a code for tokens; `account`: their account, if known. @throws TokensRefusedError, McpServerError */
 export async function exchangeCode(
   target: SignInTarget,
   request: { client: OAuthClient; code: string; codeVerifier: string; redirectUri: string; iss: string | undefined },
@@ -192,7 +192,7 @@ export async function exchangeCode(
   return { tokens, account: await accountOf({ response, userinfo, fetch }) };
 }
 
-/** Refreshes tokens. The refresh token remains valid if the answer has no other. @throws TokensRefusedError, McpServerError */
+/** Refreshes tokens. Without a new refresh token the old one stays. @throws TokensRefusedError, McpServerError */
 export async function refreshTokens(
   target: SignInTarget,
   { client, refreshToken }: { client: OAuthClient; refreshToken: string },
@@ -202,7 +202,7 @@ export async function refreshTokens(
   return tokensOf(await refusalOf(refreshAuthorization(target.server.issuer, request)), now);
 }
 
-/** What all requests for tokens have. */
+/** The parameters of all requests for tokens. */
 function requestFor({ server, resource }: SignInTarget, client: OAuthClient) {
   return {
     metadata: server,

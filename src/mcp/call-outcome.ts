@@ -9,10 +9,10 @@ import type { SignInNeed } from './sign-in-required.ts';
 /**
  * How a tool call ended, in terms of the protocol; it decides whether the call may be repeated.
  * - `result`: the tool returned a result. `foundTools` are those that a search for tools has found.
- * - `rejected`: the server answered that it did not execute the call, or that it failed.
+ * - `rejected`: the server responded that it did not execute the call, or that the call failed.
  * - `sign_in_required`: the server did not execute the call, because the user has to sign in first.
  * - `not_sent`: the call cannot have reached the tool.
- * - `unknown`: the request was sent at least in part, and the reply does not say whether the call was executed.
+ * - `unknown`: the request was sent at least in part, and the response does not show whether the call was executed.
  *   `isFinal`: a repetition would end the same way.
  * - `replaced`: the call was not sent, because the state that it was approved for is lost: see `CallOptions.reliesOn`.
  *
@@ -47,7 +47,7 @@ export function classifyFailure(error: unknown, sent: boolean, hide?: (text: str
 }
 
 /**
- * Whether an answer means that the server has not executed the request and will not do so. Redirects do not mean this
+ * Whether a response means that the server has not executed the request and will not do so. Redirects do not mean this
  * (303 means done), nor does 5xx, which gateways send while the server behind them is still working. An unusable result
  * object means that the tool ran, or continues as a task.
  */
@@ -64,7 +64,7 @@ function isRefusal(error: unknown): boolean {
 /** 408, and nginx's 499 for a closed client connection: both may come from a gateway that had forwarded the request. */
 const TIMEOUTS = new Set([408, 499]);
 
-/** Gateways built on the first SDK relay its client-side errors when the server behind them does not answer. */
+/** Gateways built on the first SDK relay its client-side errors when the server behind them does not respond. */
 function isRelayedTimeout({ code, message }: ProtocolError): boolean {
   return (code === -32001 && /timed out/i.test(message)) || (code === -32000 && /connection closed/i.test(message));
 }

@@ -8,7 +8,7 @@ import { OpenCall, type AnsweredQuestion, type OpenCalls } from './open-calls.ts
 /** How often one call may ask the user. */
 const MAX_QUESTIONS = 8;
 
-/** How often a server may answer that it wants to be called again without an answer of the user. */
+/** How often a server may respond that it has to be called again without an answer of the user. */
 const MAX_REPEATS = 8;
 const FIRST_REPEAT_MS = 250;
 
@@ -30,7 +30,7 @@ export type CallRounds =
       /** See `InputRequest`. */
       isPrecondition?: true;
     }
-  /** Before it, the request stays open in the process that sent it. `answered` is for a repetition of the call. */
+  /** Before that, the request stays open in the process that sent it. `answered` is for a repetition of the call. */
   | { by: 'connection'; id: string; answered: AnsweredQuestion[] };
 
 /** A call that waits for the user's answer to `question`. */

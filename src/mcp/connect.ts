@@ -40,7 +40,7 @@ interface ConnectStrategy {
   /** How the version of the protocol is found. */
   client?: Pick<ClientOptions, 'versionNegotiation' | 'supportedProtocolVersions'>;
   connect?: Pick<ConnectOptions, 'prior'>;
-  /** The way that the failure of this one suggests. */
+  /** The strategy that the failure of this one suggests. */
   next?: (error: unknown, transport: ServerTransport) => ConnectStrategy | undefined;
 }
 
@@ -53,7 +53,7 @@ function firstStrategy(endpoint: McpEndpoint, options: TransportOptions): Connec
   const legacy = { connect: LEGACY_ONLY };
   const modern = { client: { versionNegotiation: probing({ pin: MODERN_PROTOCOL }, handshakeMs(endpoint, options)) } };
   const { protocol } = endpoint;
-  // A pinned version is not looked for: a program that answers late is not taken for one that cannot answer.
+  // A pinned version is not probed for: a program that responds late is not taken for one that cannot respond.
   const isPinned = protocol === MODERN_PROTOCOL;
   const older = protocol === undefined ? undefined : { ...legacy, client: { supportedProtocolVersions: [protocol] } };
   if ('command' in endpoint) {
@@ -89,20 +89,20 @@ function handshakeMs(endpoint: McpEndpoint, { answerTimeoutMs, startTimeoutMs, h
 }
 
 /**
- * Whether a program rejects `initialize` because its connection serves the newer protocol. One that starts so slowly that
- * `initialize` follows before it has read the probe takes the probe, which says that its client has no handshake.
+ * Whether a program rejects `initialize` because its connection serves the newer protocol. A slow program, which reads
+ * the probe only when `initialize` has followed, accepts the probe, and thereby a client without a handshake.
  */
 function isModern(error: unknown): boolean {
   if (!(error instanceof ProtocolError)) return false;
   const supported = isJsonObject(error.data) ? error.data['supported'] : undefined;
   const isNamed = Array.isArray(supported) && supported.includes(MODERN_PROTOCOL);
-  // That version has no `initialize`, and no other is without.
+  // Only that version has no `initialize`.
   return isNamed || error.code === METHOD_NOT_FOUND;
 }
 
 /**
- * Programs built on some SDKs end when the first message is not `initialize`. One that reads it only after it was installed
- * has been sent `initialize` as well by then, so the error is that of a closed connection.
+ * Programs built on some SDKs end when the first message is not `initialize`. A program that reads it only after its
+ * installation was sent `initialize` in the meantime, so the error is that of a closed connection.
  */
 function isEndOfConnection(error: unknown): boolean {
   if (!(error instanceof SdkError)) return false;
@@ -121,8 +121,8 @@ export interface OpenedClient {
 }
 
 /**
- * Connects to a server, in another way for as long as a failure suggests one.
- * @throws the reason of the signal, an error of the SDK or the network, or one that says what took too long
+ * Connects to a server. After a failure, tries the strategy that the failure suggests, if there is one.
+ * @throws the reason of the signal, an error of the SDK or the network, or an error that names what took too long
  */
 export async function openAny(
   endpoint: McpEndpoint,
@@ -174,7 +174,7 @@ function handshakeLimit({ answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs }:
   };
   return {
     signal: controller.signal,
-    /** Begins the time of a transport. Those of a server over HTTP share one. */
+    /** Starts the time limit of a transport. The transports of a server over HTTP share one. */
     begin: (transport: ServerTransport): void => {
       current = transport;
       if (!transport.firstOutput) {
@@ -199,7 +199,7 @@ function handshakeFailure(ms: number): McpServerError {
   return new McpServerError(`failed: no MCP handshake within ${ms / 1000} s`);
 }
 
-/** A program that does not answer may have said why. */
+/** A program that does not respond may have written the reason to its standard error. */
 function withStderr(cause: unknown, { stderrEnd }: ServerTransport): unknown {
   if (!stderrEnd) return cause;
   const message = cause instanceof McpServerError ? cause.message : `failed: ${errorMessage(cause)}`;

@@ -36,7 +36,7 @@ export interface CallOptions {
   /** Identical for every attempt at a call, so that the tool can recognize a repetition. */
   operationId: string;
   signal: AbortSignal;
-  /** How long the server may send neither an answer nor progress. */
+  /** How long the server may send neither a response nor progress. */
   timeoutMs: number;
   /** How long the call may take if the server reports progress. Default: `timeoutMs`. */
   totalTimeoutMs?: number;
@@ -67,7 +67,7 @@ const RUN_CONTEXT = 'io.everturn/context';
 const CLOSE_TIMEOUT_MS = 1_000;
 
 const INVALID_PARAMS = -32602;
-/** The server requires arguments of this tool as headers too, as its tool list says (MCP, SEP-2243). */
+/** The server requires arguments of this tool as headers too, according to its tool list (MCP, SEP-2243). */
 const HEADER_MISMATCH = -32020;
 
 /** A server may send any number of questions. */
@@ -157,7 +157,7 @@ type Sending = CallOptions & { timer: CallTimer };
 
 /** An initialized connection to an MCP server. */
 export class McpConnection {
-  /** Of this connection alone, in all processes and at all times. */
+  /** Unique among the connections of all processes, at all times. */
   readonly id = randomUUID();
   readonly #client: Client;
   readonly #transport: ServerTransport;
@@ -172,7 +172,7 @@ export class McpConnection {
   readonly #closed = Promise.withResolvers<void>();
   /** The calls in progress. */
   readonly #calls = new Map<Exchange, OpenRequest>();
-  /** Questions that do not say which call has asked them. */
+  /** Questions that do not contain which call has asked them. */
   #unassigned: { question: Elicitation; resolve: (answer: Promise<ElicitationAnswer>) => void }[] = [];
   readonly #isShared: boolean;
   readonly #credentials: ConnectionOptions['credentials'];
@@ -222,7 +222,7 @@ export class McpConnection {
     return this.#tools.warnings;
   }
 
-  /** What the server says about the use of its tools; empty if it says nothing. */
+  /** The server's instructions for the use of its tools; empty if it has none. */
   get instructions(): string {
     return inTexts(this.#client.getInstructions() ?? '', this.#hide);
   }
@@ -359,8 +359,8 @@ export class McpConnection {
   }
 
   /**
-   * Assigns questions without a call as soon as there is no doubt: when as many are open as calls have asked nothing.
-   * A call that is asked for another one's question would return, and the other would never do so.
+   * Assigns questions without a call as soon as there is no doubt: when there are as many as calls that have asked
+   * nothing. If a question were assigned to another call, that call would return, and the right one would never do so.
    */
   #assign(): void {
     const calls = [...this.#calls.values()];
@@ -374,9 +374,9 @@ export class McpConnection {
     }
   }
 
-  /** An answer or an HTTP response belongs to this call; the end of a shared stream may be due to another call. */
-  #tooLarge({ reason, isAnswer }: ExceededBound): CallResponse {
-    if (!isAnswer && this.transport !== 'streamable-http') {
+  /** A message or an HTTP response belongs to this call; the end of a shared stream may be due to another call. */
+  #tooLarge({ reason, isOfCall }: ExceededBound): CallResponse {
+    if (!isOfCall && this.transport !== 'streamable-http') {
       return { status: 'unknown', message: `failed: ${reason}`, isFinal: true };
     }
     return failed(`The tool was executed, but its result was not read: ${reason}. Request less data per call.`);
@@ -393,8 +393,8 @@ export class McpConnection {
   }
 
   #send(name: string, args: Record<string, unknown>, options: Sending): Promise<CallToolResult> {
-    // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
-    // a result that does not fit the schema into an error that looks like the server's.
+    // With a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not
+    // turn a result that does not fit the schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
     const { params, request } = this.#requestOf(options);
     return this.#client.callTool(
@@ -408,13 +408,13 @@ export class McpConnection {
     return this.#client.readResource({ uri, ...params }, { ...request, cacheMode: 'bypass' });
   }
 
-  /** A tool of that name may be the server's own, which only its list says. */
+  /** A tool of that name may be the server's own, which only its list shows. */
   async #isReadResource(name: string, signal: AbortSignal): Promise<boolean> {
     if (name !== READ_RESOURCE.name) return false;
     return (await this.#tools.all(signal)).includes(READ_RESOURCE);
   }
 
-  /** What the requests of all calls have. */
+  /** The parts that the requests of all calls have. */
   #requestOf({ operationId, signal, timer, onProgress, context, input }: Sending) {
     // The trace context is sent twice, as OpenTelemetry specifies: in `_meta` for the call, on every transport, and in
     // the headers for the HTTP request.
@@ -440,7 +440,7 @@ export class McpConnection {
     return { params, request };
   }
 
-  /** The transport's failure if it has one: the SDK only says that the connection was closed. */
+  /** The transport's failure if it has one: the SDK only reports that the connection was closed. */
   #cause(error: unknown): unknown {
     const isClosed = error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed;
     return isClosed ? (this.#transport.failure ?? error) : error;
@@ -480,17 +480,17 @@ async function askFor(call: OpenRequest, question: Elicitation): Promise<Elicita
   }
 }
 
-/** Which bound an answer exceeds; `isAnswer`: it is known to be that of the call. */
+/** Which bound a response exceeds; `isOfCall`: it is known to be that of the call. */
 interface ExceededBound {
   reason: string;
-  isAnswer: boolean;
+  isOfCall: boolean;
 }
 
 function exceededBound(error: unknown): ExceededBound | undefined {
   for (const cause of causesOf(error)) {
     if (cause instanceof ProtocolError && standsFor(cause, 'tooLarge'))
-      return { reason: cause.message, isAnswer: true };
-    if (cause instanceof ResponseTooLargeError) return { reason: cause.message, isAnswer: false };
+      return { reason: cause.message, isOfCall: true };
+    if (cause instanceof ResponseTooLargeError) return { reason: cause.message, isOfCall: false };
   }
   return undefined;
 }
@@ -498,14 +498,14 @@ function exceededBound(error: unknown): ExceededBound | undefined {
 const NO_RESULT =
   'The server has answered this call, but not with a result that can be read. The tool may have taken effect.';
 
-/** Whether the server has answered a call with something that is no result. */
+/** Whether the server's response to a call is no result. */
 function isNoResult(error: unknown): boolean {
   if (error instanceof ProtocolError) return standsFor(error, 'unreadable');
   if (!(error instanceof SdkError)) return false;
   return error.code === SdkErrorCode.InvalidResult || error.code === SdkErrorCode.UnsupportedResultType;
 }
 
-/** A result that says why there is no other one. */
+/** A result with the reason why the tool's own result is missing. */
 function failed(text: string): CallResponse {
   return { status: 'result', isError: true, content: [{ type: 'text', text }] };
 }

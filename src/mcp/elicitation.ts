@@ -6,12 +6,12 @@ const MAX_MESSAGE_LENGTH = 4_000;
 const MAX_SCHEMA_LENGTH = 8_000;
 const MAX_URL_LENGTH = 2_048;
 
-/** Questions in one answer of a server. */
+/** Questions in one response of a server. */
 const MAX_QUESTIONS = 8;
 
 const MAX_KEY_LENGTH = 256;
 
-/** A server keeps its state in it, and gets it back with the answers. */
+/** For `requestState`, in which a server keeps its state, and which it gets back with the answers. */
 const MAX_STATE_LENGTH = 256 * 1024;
 
 const message = z.string().max(MAX_MESSAGE_LENGTH);

@@ -19,10 +19,10 @@ export class ConnectionLostError extends NamedError {
   }
 }
 
-/** Marks the error responses that are made here in place of an answer; no server can send these objects. */
+/** Marks the error responses that are made here in place of a server's; no server can send these objects. */
 const MARKS = { noAnswer: { noAnswer: true }, tooLarge: { tooLarge: true }, unreadable: { unreadable: true } };
 
-/** Why there is no answer: the reply ended without one, it exceeds a bound, or it cannot be read. */
+/** Why a server's response is missing: its body ended without one, it exceeds a bound, or it cannot be read. */
 type Lack = keyof typeof MARKS;
 
 function errorFor(lack: Lack, id: string | number, message: string): JSONRPCErrorResponse {
@@ -44,13 +44,13 @@ export function unreadableError(
   return errorFor('unreadable', id, message);
 }
 
-/** Whether an error was made in place of an answer, for this reason. */
+/** Whether an error was made in place of a server's response, for this reason. */
 export function standsFor(error: ProtocolError, lack: Lack): boolean {
   return error.data === MARKS[lack];
 }
 
 /**
- * Whether the server rejected a request because it no longer knows our session. MCP prescribes HTTP 404 for this
+ * Whether the server rejected a request because our session no longer exists there. MCP prescribes HTTP 404 for this
  * ("Session Management"); the SDKs for TypeScript and Python also send 400 with one of these messages. In both cases the
  * server has not executed the request.
  */

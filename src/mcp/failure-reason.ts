@@ -6,7 +6,7 @@ import { redact } from '../lib/redact.ts';
 import { ConnectionLostError, McpServerError } from './errors.ts';
 
 const MAX_LENGTH = 300;
-/** The characters of a program's standard error that are shown; its end says the most. */
+/** The characters of a program's standard error that are shown; its end is the most informative. */
 const MAX_STDERR_LENGTH = 600;
 /** A longer message is cut before it is searched for secrets. */
 const MAX_READ_LENGTH = 10_000;
@@ -44,7 +44,7 @@ function reason(error: unknown): string {
   return NETWORK_REASONS[code] ?? `failed: ${cause.message || code || cause.name}`;
 }
 
-/** The first failure in the chain: the outer ones only say `fetch failed` (fetch) or `probe failed` (SDK). */
+/** The first failure in the chain: the outer ones are only `fetch failed` (fetch) or `probe failed` (SDK). */
 function rootCause(error: Error): Error {
   const causes = causesOf(error).filter((cause) => cause instanceof Error);
   return causes.find((cause) => cause instanceof McpServerError) ?? causes.at(-1) ?? error;

@@ -8,12 +8,12 @@ import { serverCredentials, type McpEndpoint } from './registry.ts';
 /** Hides credentials in a text. */
 export type Hide = (text: string) => string;
 
-/** Requests that began with an earlier token may still be answered. */
+/** Responses to requests with an earlier token may still arrive. */
 const MAX_TOKENS = 4;
 
 /**
  * The credentials with which a server is reached: those of the operator, of a run, and the tokens of users and of clients.
- * They are hidden in what the server says: it may repeat them, and the log keeps it.
+ * They are hidden in all texts of the server: it may repeat them, and the log keeps these texts.
  */
 export class HiddenCredentials {
   readonly #fixed: string[];
@@ -52,12 +52,12 @@ export class HiddenCredentials {
   }
 }
 
-/** An answer without credentials. What the server wants back with the next request is unchanged. */
-export function withHidden(answer: CallResponse, hide: Hide): CallResponse {
-  if (answer.status !== 'input_required') return inTexts(answer, hide);
-  const { request } = answer;
+/** A response without credentials. The state that the server wants back with the next request is unchanged. */
+export function withHidden(response: CallResponse, hide: Hide): CallResponse {
+  if (response.status !== 'input_required') return inTexts(response, hide);
+  const { request } = response;
   const questions = request.questions.map(([key, question]): [string, Elicitation] => [key, inTexts(question, hide)]);
-  return { ...answer, request: { ...request, questions } };
+  return { ...response, request: { ...request, questions } };
 }
 
 /** A value without credentials, in texts and in names of fields. */

@@ -16,9 +16,9 @@ const MAX_BATCH = 100;
 const GIVE_UP_MS = 500;
 
 /**
- * The SDK's transport for streamable HTTP, with a definite outcome for each request. A request whose reply ends without
- * an answer (HTTP 202, a broken event stream, an answer to another request) fails at once; in the SDK it waits for its
- * time-out. An event stream that the server allows to resume is resumed by the SDK first.
+ * The SDK's transport for streamable HTTP, with a definite outcome for each request. A request fails at once if the
+ * HTTP response ends without its JSON-RPC response (HTTP 202, a broken event stream, a response to another request); in
+ * the SDK it waits for its time-out. An event stream that the server allows to resume is resumed by the SDK first.
  */
 export class HttpTransport extends StreamableHTTPClientTransport implements ServerTransport {
   readonly kind = 'streamable-http';
@@ -36,7 +36,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
         this.failure ??= error;
         void this.close();
       },
-      // If the SDK has accepted the answer, the protocol layer ignores the message.
+      // If the SDK has accepted the response, the protocol layer ignores this message.
       onAnswer: (id) => this.onmessage?.(unreadableError(id)),
     });
     super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(budgeted, target, init) });
@@ -44,7 +44,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
   }
 
   override async send(message: JSONRPCMessage | JSONRPCMessage[], options: SendOptions = {}): Promise<void> {
-    // Notifications have no answer, and a caller with its own onRequestStreamEnd handles the end of the stream itself.
+    // Notifications have no response, and a caller with its own onRequestStreamEnd handles the end of the stream.
     if (!isJSONRPCRequest(message) || options.onRequestStreamEnd) {
       await Exchange.outside(() => super.send(message, options));
       return;
@@ -55,7 +55,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
     // For servers of 2025-11-25, the SDK keeps the HTTP request of a timed-out request open, and resumes it.
     const givenUp = call?.ended ?? AbortSignal.timeout(this.#answerTimeoutMs + GIVE_UP_MS);
     const requestSignal = options.requestSignal ?? givenUp;
-    // If the request was already answered, the protocol layer ignores the message.
+    // If the request already has a response, the protocol layer ignores this message.
     const onRequestStreamEnd = (): void => {
       const overflow = exchange.response && overflowOf(exchange.response);
       this.onmessage?.(overflow ? tooLargeError(id, overflow) : noResponseError(id));

@@ -14,7 +14,7 @@ const READ = 'resources/read';
 /** The spans of calls that read a resource. */
 const reads = new WeakSet<Span>();
 
-/** Says that the call in progress reads a resource: only its connection knows that `read_resource` is no tool of its server. */
+/** Marks the call in progress as a read: only its connection can tell `read_resource` from a tool of its server. */
 export function noteRead(): void {
   const span = trace.getActiveSpan();
   if (span) reads.add(span);

@@ -8,7 +8,7 @@ import { readContent, resourceBlocks } from './read-content.ts';
 import { readTool } from './read-tools.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
-/** What is beyond these bounds is left out. */
+/** Tools beyond these bounds are left out. */
 const MAX_TOOLS = 1_000;
 /** The tools of all pages as JSON, which are sent to the model with every call. */
 const MAX_LIST_LENGTH = 4 * 1024 * 1024;
@@ -33,7 +33,7 @@ const newListing = (): Listing => ({ tools: 0, length: 0, warnings: [] });
 /**
  * Filters the messages of a transport: what the server has sent is read part by part, so that an odd part spoils nothing
  * else and the SDK's validation takes bounded time. A message on which this fails fails its request alone. Counts requests
- * for `budget`. Returns what says how tools were read.
+ * for `budget`. Returns the listing, which contains how tools were read.
  */
 export function boundMessages(
   transport: Transport,
@@ -41,7 +41,7 @@ export function boundMessages(
 ): Listing {
   const send = transport.send.bind(transport);
   const listing = newListing();
-  /** The last request for a page of tools: only its answer is read as one, since a call's result may have `tools`, too. */
+  /** The last request for a page of tools: only its response is read as one. A call's result may have `tools`, too. */
   let pageId: unknown;
   transport.send = (message, options) => {
     if ('method' in message && 'id' in message) {
@@ -56,7 +56,7 @@ export function boundMessages(
   const accept = (message: JSONRPCMessage): JSONRPCMessage | undefined => {
     const id = 'method' in message ? undefined : message.id;
     try {
-      // The SDK, too, takes an answer with the id as a string.
+      // The SDK, too, accepts a response with the id as a string.
       return bounded(message, id !== undefined && Number(id) === pageId ? listing : undefined);
     } catch (error) {
       if (error instanceof ResponseTooLargeError && id !== undefined) return tooLargeError(id, error);
@@ -80,7 +80,7 @@ export function boundMessages(
   return listing;
 }
 
-/** Undefined for a message to drop, which answers no request. `listing`: of the list whose page it is. @throws ResponseTooLargeError */
+/** Undefined for a message to drop, which is no response. `listing`: that of a page. @throws ResponseTooLargeError */
 function bounded(message: JSONRPCMessage, listing: Listing | undefined): JSONRPCMessage | undefined {
   if ('result' in message) return { ...message, result: boundedResult(message.result, listing) };
   if ('error' in message) {
@@ -91,7 +91,7 @@ function bounded(message: JSONRPCMessage, listing: Listing | undefined): JSONRPC
   return hasMoreThan(MAX_OTHER_VALUES, message.params) ? undefined : message;
 }
 
-/** Where the SDK, which would reject all of a result for one part, passes on what was read of it. */
+/** The field with the parts that were read: the SDK passes it on, but would reject a whole result for one bad part. */
 const READ = 'io.everturn/read';
 
 /** The result of a call, as it was read. */

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ResponseGauge } from '../lib/response-bounds.ts';
 import { LineReader } from '../lib/line-reader.ts';
 
-/** A line that exceeded the bounds, of which nothing but its ends was kept. */
+/** A line that exceeded the bounds: only its ends were kept. */
 export interface CutLine {
   /** Its first and its last 256 bytes. */
   head: string;
@@ -32,8 +32,8 @@ const KEPT_BYTES = 256;
 const LF = 0x0a;
 
 /**
- * Splits the output of a program into lines, the framing of MCP's "stdio". A line that exceeds the bounds of an answer is
- * dropped up to its newline without being held, and the lines after it are read as before.
+ * Splits the output of a program into lines, the framing of MCP's "stdio". A line that exceeds the bounds of a response
+ * is dropped up to its newline without being buffered, and the lines after it are read as before.
  */
 export class MessageLines {
   readonly #options: MessageLinesOptions;

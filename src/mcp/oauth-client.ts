@@ -6,7 +6,7 @@ export interface OAuthClient {
   client_secret?: string;
 }
 
-/** What authorization servers say about the authentication of clients (RFC 8414). */
+/** The metadata of authorization servers on the authentication of clients (RFC 8414). */
 interface AuthenticationMethods {
   token_endpoint_auth_methods_supported?: string[] | undefined;
 }

@@ -13,8 +13,8 @@ export interface AnsweredQuestion {
 type Send = (options: Required<Pick<CallOptions, 'signal' | 'onQuestion'>>) => Promise<CallResponse>;
 
 /**
- * A call in progress, whose server may ask the user on the open connection. One that outlives its activity is aborted
- * by `OpenCalls`.
+ * A call in progress, whose server may ask the user on the open connection. `OpenCalls` aborts a call that outlives its
+ * activity.
  */
 export class OpenCall {
   /** The questions so far, in order. */
@@ -29,7 +29,7 @@ export class OpenCall {
   #open = 0;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** `answered`: what an earlier attempt was asked. The same questions in the same order get the same answers. */
+  /** `answered`: the questions of an earlier attempt. The same questions in the same order get the same answers. */
   constructor(send: Send, { answered, maxQuestions }: { answered: AnsweredQuestion[]; maxQuestions: number }) {
     this.#known = [...answered];
     this.#maxQuestions = maxQuestions;
@@ -86,7 +86,7 @@ export class OpenCall {
   }
 }
 
-/** A call holds a connection, and memory of its server. */
+/** A call occupies a connection, and memory of its server. */
 const MAX_CALLS = 200;
 
 /** How long a call waits for the user. Most servers end such a call earlier. */

@@ -20,7 +20,7 @@ interface Opening {
 
 /**
  * The open connections of one kind, with upper bounds: each takes a socket and memory here and a session at its
- * server, or is a process. At a bound, the connection that has been idle longest is closed to make room.
+ * server, or is a process. At a bound, the connection that has been idle longest is closed.
  */
 export class OpenConnections {
   readonly #bounds: OpenBounds;

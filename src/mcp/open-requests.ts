@@ -6,7 +6,7 @@ export type RequestId = string | number;
 
 const ID = String.raw`(-?\d+|"(?:[^"\\]|\\.)*")`;
 const VERSION = String.raw`"jsonrpc"\s*:\s*"2\.0"`;
-/** The SDK for Python writes the id of an answer first, the one for TypeScript last. */
+/** The SDK for Python writes the id of a response first, the one for TypeScript last. */
 const ID_FIRST = new RegExp(String.raw`^\s*\{\s*(?:${VERSION}\s*,\s*)?"id"\s*:\s*${ID}\s*,`);
 const ID_LAST = new RegExp(String.raw`,\s*"id"\s*:\s*${ID}\s*(?:,\s*${VERSION}\s*)?\}\s*$`);
 /** How a message begins: programs print other objects on standard output, too, such as lines of a log. */
@@ -16,22 +16,22 @@ const METHOD = new RegExp(String.raw`^\s*\{\s*(?:(?:${VERSION}|"id"\s*:\s*${ID})
 
 const END_LENGTH = 256;
 
-/** An answer that does not say which request it answers. */
+/** A response whose ends do not contain the id of its request. */
 interface Unassigned {
   candidates: Set<RequestId>;
   error: Error;
 }
 
 /**
- * The requests on a connection that have no answer, for answers of which only the ends were read: the id in them says
- * which request was answered, or else there is only one left that can be meant.
+ * The requests on a connection that have no response, for responses of which only the ends were read: these contain the
+ * id of the request, or else only one request is left that can be meant.
  */
 export class OpenRequests {
   readonly #open = new Set<RequestId>();
   readonly #onUnread: (id: RequestId, error: Error) => void;
   #unassigned: Unassigned[] = [];
 
-  /** `onUnread` is called with each request whose answer was not read. */
+  /** `onUnread` is called with each request whose response was not read. */
   constructor(onUnread: (id: RequestId, error: Error) => void) {
     this.#onUnread = onUnread;
   }
@@ -39,7 +39,7 @@ export class OpenRequests {
   sent(message: JSONRPCMessage): void {
     if (!('method' in message)) return;
     if ('id' in message) this.#open.add(message.id);
-    // A server does not answer a request that was cancelled (MCP, "Cancellation").
+    // A server does not respond to a request that was cancelled (MCP, "Cancellation").
     const cancelled = message.method === 'notifications/cancelled' ? message.params?.['requestId'] : undefined;
     if (typeof cancelled === 'string' || typeof cancelled === 'number') this.#close(cancelled);
   }
@@ -48,7 +48,7 @@ export class OpenRequests {
     if (!('method' in message) && message.id !== undefined) this.#close(message.id);
   }
 
-  /** A message that exceeded the bounds. Those that answer nothing are dropped. */
+  /** A message that exceeded the bounds. A message that is no response is dropped. */
   cut({ head, tail, error }: CutLine): void {
     if (!isResponse(head)) return;
     const id = idIn(head, tail);
@@ -62,7 +62,7 @@ export class OpenRequests {
     this.#onUnread(id, error);
   }
 
-  /** Closes the request that a line answers without being a valid message, and returns its id. */
+  /** Closes the request of a response that is not a valid message, and returns its id. */
   invalid(line: string): RequestId | undefined {
     const id = idOfResponse(parsedJson(line));
     if (id === undefined || !this.#open.has(id)) return undefined;
@@ -76,7 +76,7 @@ export class OpenRequests {
     this.#assign();
   }
 
-  /** Assigns answers as soon as there is no doubt: when as many are unassigned as requests they can belong to. */
+  /** Assigns responses as soon as there is no doubt: when as many are unassigned as requests they can belong to. */
   #assign(): void {
     this.#unassigned = this.#unassigned.filter(({ candidates }) => candidates.size > 0);
     const meant = new Set(this.#unassigned.flatMap(({ candidates }) => [...candidates]));
@@ -88,14 +88,14 @@ export class OpenRequests {
   }
 }
 
-/** Which request a value answers that may be no valid message. */
+/** The id of the request to which a value responds, which may be no valid message. */
 export function idOfResponse(message: unknown): RequestId | undefined {
   if (typeof message !== 'object' || message === null || 'method' in message || !('id' in message)) return undefined;
   const { id } = message;
   return typeof id === 'string' || typeof id === 'number' ? id : undefined;
 }
 
-/** Which request a text answers, valid or not, by its ends: a message may be megabytes long, and the SDK parses it. */
+/** The same for a text, by its ends: it may be megabytes long, and the SDK parses it anyway. */
 export function idInEnds(text: string): RequestId | undefined {
   const head = text.slice(0, END_LENGTH);
   return isResponse(head) ? idIn(head, text.slice(-END_LENGTH)) : undefined;

@@ -5,7 +5,7 @@ import { McpServerError } from './errors.ts';
 import { signInRequired } from './sign-in-required.ts';
 
 export interface PatienceOptions {
-  /** How long callers wait for a server that has not answered yet, in milliseconds: the first one, and all that come in this time. */
+  /** How many ms the first caller, and those that follow in this time, wait for a server that has not responded yet. */
   firstWaitMs: number;
   /** A monotonic clock in milliseconds. */
   now: () => number;
@@ -15,7 +15,7 @@ export interface PatienceOptions {
 const QUICK_MS = 1_000;
 
 /**
- * How long callers wait for a server. All of its connections have it in common: otherwise a server that hangs, or is being
+ * How long callers wait for a server. All of its connections share one: otherwise a server that hangs, or is being
  * installed, would delay each new conversation.
  */
 export class Patience {
@@ -31,7 +31,7 @@ export class Patience {
     this.now = now;
   }
 
-  /** The attempt in progress to reach a server that has never answered: a second one would start or hang beside it. */
+  /** The attempt in progress to reach a server that has never responded: a second one would start or hang beside it. */
   get firstAttempt(): Promise<unknown> | undefined {
     return this.#hasAnswered ? undefined : this.#first;
   }
@@ -76,7 +76,7 @@ export class PatientFlight<T> {
   readonly #patience: Patience;
   #failure: unknown;
 
-  /** `pending`: what a server is that has not answered yet, as a predicate that continues after its name. */
+  /** `pending`: the state of a server that has not responded yet, as a predicate that continues after its name. */
   constructor(pending: string, patience: Patience) {
     this.#pending = pending;
     this.#patience = patience;
@@ -107,7 +107,7 @@ export class PatientFlight<T> {
     return this.#within(attempted, signal);
   }
 
-  /** An attempt of another flight, before which this one makes none. */
+  /** The attempt of another flight, for whose end this one has to wait. */
   get #otherFirst(): Promise<unknown> | undefined {
     return this.#attempts.isRunning ? undefined : this.#patience.firstAttempt;
   }

@@ -37,13 +37,13 @@ import { NamedError } from '../lib/errors.ts';
 export interface McpPoolOptions extends Partial<McpStreamLimits> {
   /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
-  /** The access of subjects to servers that they signed in to; without it nobody can sign in. */
+  /** The access of subjects to servers that they signed in to; without it users cannot sign in. */
   grants?: ServerGrants;
   /** Watches the sessions that use connections, which end with them; without it they end when they are idle. */
   watchSession?: WatchSession;
   /** Receives the standard error of the programs that run as servers. */
   log?: Logger;
-  /** Where running programs are written down; without it, a crash may leave them running. */
+  /** Where running programs are recorded; without it, a crash may leave them running. */
   programs?: ProgramRecords;
   /** Whether a call of one of the sessions waits for a person: their connections are not closed for being idle. */
   areAwaited?: (sessionIds: string[]) => Promise<boolean>;
@@ -55,15 +55,15 @@ export interface McpPoolOptions extends Partial<McpStreamLimits> {
   startTimeoutMs?: number;
   /** For the handshake of a program, from its first output on. */
   handshakeTimeoutMs?: number;
-  /** How long the first callers wait for a server that has not answered yet; later ones do not wait for it. */
+  /** How long the first callers wait for a server that has not responded yet; later ones do not wait for it. */
   firstWaitMs?: number;
   /** How long a list of tools is reused. */
   listMaxAgeMs?: number;
   /** A connection that is idle for this long is closed; a registration may set another time. */
   idleMs?: number;
-  /** Maximum number of connections over HTTP: each may hold a socket for the server's notifications. */
+  /** Maximum number of connections over HTTP: each may occupy a socket for the server's notifications. */
   maxConnections?: number;
-  /** Maximum number of running programs: each is one process or more, of 70 to 250 MB if it runs on Node without a browser. */
+  /** Maximum number of running programs: each is one process or more, of 70 to 250 MB on Node without a browser. */
   maxPrograms?: number;
   /** The memory that running programs may take together, in bytes. Default: half of the memory of the machine or container. */
   maxProgramBytes?: number;
@@ -95,11 +95,11 @@ export interface McpServerTools {
   tools: Tool[];
   /** What was left out or repaired of the list of tools, for the operator. */
   toolWarnings: readonly string[];
-  /** What the server says about their use. */
+  /** The server's instructions for their use. */
   instructions: string;
 }
 
-/** The tools of a server are currently unavailable. The message says why, to a model or an operator. */
+/** The tools of a server are currently unavailable. The message contains the reason, for a model or an operator. */
 export class McpUnavailableError extends NamedError {
   /** The message without the server's name, as a predicate that continues after it. */
   readonly reason: string;
@@ -129,7 +129,7 @@ export class McpPool {
   /** The grants that were last used, by subject and server. */
   readonly #grantIds = new LRUCache<string, string>({ max: MAX_GRANT_IDS });
   readonly #servers = new Map<string, PooledServer>();
-  /** For each server, whoever reaches it: it outlives the entries of `#servers`. */
+  /** By server, for all callers: an entry outlives those of `#servers`. */
   readonly #patience = new LRUCache<string, Patience>({ max: MAX_PATIENCE });
   readonly #open: { http: OpenConnections; programs: OpenConnections };
   #isClosed = false;
@@ -247,7 +247,7 @@ export class McpPool {
 
   /**
    * Runs `work` with the grant of the scope's subject, if the server requires one. The catalog is read only if the server
-   * rejects a request, so servers to which nobody signs in cost nothing.
+   * rejects a request, so servers without sign-ins cost nothing.
    */
   async #asSubject<T>(
     endpoint: McpEndpoint,
@@ -267,7 +267,7 @@ export class McpPool {
       const current = await grants.find(subjectId, endpoint);
       if (current === undefined) this.#grantIds.delete(key);
       else this.#grantIds.set(key, current);
-      // Without a grant, the server says what it requires.
+      // Without a grant, the response of the server contains what it requires.
       if (current === used) throw error;
       return this.#withConnection(endpoint, current, scope, signal, work);
     }
@@ -334,7 +334,7 @@ export class McpPool {
     return server;
   }
 
-  /** That of a server which a subject has given is for its own connections: it could make others wait, or not wait. */
+  /** The patience of an unregistered server is its own: its subject could otherwise make others wait, or not wait. */
   #patienceFor(endpoint: McpEndpoint, key: string): Patience {
     const isRegistered = 'command' in endpoint || endpoint.trusted;
     const server = isRegistered ? endpoint.id : key;
@@ -352,7 +352,7 @@ export class McpPool {
     try {
       return await areAwaited(sessions);
     } catch (error) {
-      this.#options.log.warn({ err: error }, 'cannot look for calls that wait for a person, keeps a connection');
+      this.#options.log.warn({ err: error }, 'cannot look for calls that wait for a person; a connection is kept');
       return true;
     }
   }
@@ -387,7 +387,7 @@ function grantKey(endpoint: HttpEndpoint, { owner }: ToolScope): string {
   return JSON.stringify([owner.subjectId, serverKey(endpoint)]);
 }
 
-/** The sign-in that an error says is required. */
+/** The sign-in that an error requires. */
 function needOf(endpoint: McpEndpoint, error: unknown): SignInNeed | undefined {
   const required = signInRequired(error);
   if (!required || !takesSignIn(endpoint)) return undefined;

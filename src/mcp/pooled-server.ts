@@ -8,7 +8,7 @@ import type { ScopedConnection } from './scoped-connection.ts';
 type PooledServerOptions = Pick<PooledServer, 'grantId' | 'credentials'> & { create: () => ScopedConnection };
 
 /**
- * A server and the connections to it. An HTTP server keeps state for a connection if its answer to `initialize` has a
+ * A server and the connections to it. An HTTP server keeps state for a connection if its response to `initialize` has a
  * session id. A connection without state serves all scopes; one with state belongs to the scope that opened it, and
  * every other scope gets its own. Programs always have state.
  */
@@ -34,7 +34,7 @@ export class PooledServer {
     this.#keepsState = 'command' in endpoint;
   }
 
-  /** Whether it holds no state and can be dropped. */
+  /** Whether it has no state and can be dropped. */
   get isUnused(): boolean {
     return this.#all.every(({ isUnused }) => isUnused);
   }

@@ -1,8 +1,8 @@
 import { delimiter } from 'node:path';
 
 /**
- * The variables of Everturn that a program gets: those of any program, and those that say how the network is reached and
- * where packages are. All others, above all keys, are not for it.
+ * The variables of Everturn that a program gets: those of any program, and those that determine how the network is
+ * reached and where packages are. It does not get any others, above all no keys.
  */
 const INHERITED = [
   // Any program

@@ -57,7 +57,7 @@ export class ProgramRecords {
   }
 
   /**
-   * Writes down a group by the id of its leader. The process that ends a group that was left deletes its `folder`, too.
+   * Records a group by the id of its leader. The process that ends a group that was left deletes its `folder`, too.
    * @returns deletes the record; to be called once the group has ended
    */
   async add(pid: number, folder: string | undefined): Promise<() => Promise<void>> {

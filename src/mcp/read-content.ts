@@ -7,8 +7,8 @@ const MAX_NAMED = 5;
 const MAX_KIND_LENGTH = 40;
 
 /**
- * Reads the parts of a result one by one, so that an odd one does not spoil the others. A line at the end says what could
- * not be read, and how many parts above 1,000 were left out.
+ * Reads the parts of a result one by one, so that an odd one does not spoil the others. A line at the end names what
+ * could not be read, and how many parts above 1,000 were left out.
  */
 export function readContent(content: readonly unknown[]): ContentBlock[] {
   const blocks: ContentBlock[] = [];

@@ -5,7 +5,7 @@ export const MAX_URI_LENGTH = 2_048;
 
 /**
  * Reads what a result only links to. It is listed as one more tool of each server that has resources, and so selected,
- * approved and called like its others. A server's own tool of this name takes its place.
+ * approved and called like its others. A server's own tool of this name replaces it.
  */
 export const READ_RESOURCE: Tool = {
   name: 'read_resource',

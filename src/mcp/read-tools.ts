@@ -9,16 +9,16 @@ type ReadTool = { tool: Fields; warning?: string } | { warning: string };
 const HINTS = new Set(['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint']);
 const MAX_SHOWN_NAME = 64;
 
-/** Where a tool has the schema that its server lists, in `_meta`, of which the server's own is not read. */
+/** The field of `_meta` with the schema that the server lists. The server's own `_meta` is not read. */
 const LISTED = 'io.everturn/listed-schema';
 
-/** Where it has the schema of its structured results. The SDK would compile one at its own place for each call. */
+/** The field for the schema of structured results: in the SDK's own field, it would be compiled for each call. */
 const RESULT = 'io.everturn/result-schema';
 const MAX_RESULT_SCHEMA_LENGTH = 64 * 1024;
 
 /**
- * Reads one tool of a server's list, so that an odd one does not spoil the others. Fields that are not of their type are
- * dropped: a hint that is none leaves its tool unannotated. A tool that runs only as a task is left out.
+ * Reads one tool of a server's list, so that an odd one does not spoil the others. Fields of a wrong type are dropped:
+ * an invalid hint leaves its tool unannotated. A tool that runs only as a task is left out.
  */
 export function readTool(listed: unknown): ReadTool {
   if (!isFields(listed) || typeof listed['name'] !== 'string' || listed['name'] === '') {
@@ -29,10 +29,10 @@ export function readTool(listed: unknown): ReadTool {
   if (isFields(execution) && execution['taskSupport'] === 'required') {
     return { warning: `the tool ${shown} was left out: it runs only as a task, which is not supported` };
   }
-  const given = isJsonObject(listed['inputSchema']) ? listed['inputSchema'] : {};
-  const { schema, isRepaired } = acceptedSchema(given);
-  // Arguments are objects, whatever a server says of them.
-  const own = { ...given, type: 'object' };
+  const input = isJsonObject(listed['inputSchema']) ? listed['inputSchema'] : {};
+  const { schema, isRepaired } = acceptedSchema(input);
+  // Arguments are objects, whatever type a server lists.
+  const own = { ...input, type: 'object' };
   const result = resultSchema(listed['outputSchema']);
   const meta = {
     ...(!isDeepStrictEqual(schema, { properties: {}, ...own }) && { [LISTED]: own }),
@@ -80,11 +80,11 @@ const NOT_AT_TOP = new Set([...BRANCHES, 'not', 'enum']);
 const CLOSING = new Set(['additionalProperties', 'unevaluatedProperties']);
 
 /** The schema of a tool's arguments as providers accept it; `isRepaired` if it has lost something. */
-function acceptedSchema(given: JsonSchema): { schema: JsonSchema; isRepaired: boolean } {
+function acceptedSchema(listed: JsonSchema): { schema: JsonSchema; isRepaired: boolean } {
   const repair = { isRepaired: false };
-  const whole = repaired(given, repair);
+  const whole = repaired(listed, repair);
   const { type, properties, ...rest } = whole;
-  if (Object.hasOwn(given, 'type') && type !== 'object') repair.isRepaired = true;
+  if (Object.hasOwn(listed, 'type') && type !== 'object') repair.isRepaired = true;
   const { ofBranches, isComplete } = branchProperties(whole);
   const kept = Object.entries(rest).filter(([key]) => !NOT_AT_TOP.has(key));
   if (kept.length < Object.keys(rest).length) repair.isRepaired = true;
@@ -98,7 +98,7 @@ function acceptedSchema(given: JsonSchema): { schema: JsonSchema; isRepaired: bo
 }
 
 /**
- * The properties that the branches of a schema define; one that several define differently is any of these.
+ * The properties that the branches of a schema define. A property that several define differently is any of these.
  * `isComplete`: false if a reference in a branch leads nowhere.
  */
 function branchProperties(root: JsonSchema): { ofBranches: [string, unknown][]; isComplete: boolean } {
@@ -130,7 +130,7 @@ function branchProperties(root: JsonSchema): { ofBranches: [string, unknown][]; 
   return { ofBranches, isComplete };
 }
 
-/** A schema without keywords that have no meaning, and in which each array says what its items are. */
+/** A schema without keywords that have no meaning, and in which each array has a schema of its items. */
 function repaired(schema: JsonSchema, repair: { isRepaired: boolean }): JsonSchema {
   const fitting = Object.entries(schema).filter(([key, value]) => FORMS.get(key)?.(value) ?? true);
   let made = schema;

@@ -16,9 +16,9 @@ type ParsedServer = (z.infer<typeof httpServer> | z.infer<typeof stdioServer>) &
 /** The servers of a file. */
 export interface RegistryFile {
   servers: Map<string, ParsedServer>;
-  /** The names of servers that are written down, but are to be left out. */
+  /** The names of servers that are in the file, but disabled. */
   disabled: string[];
-  /** What the file has that has no effect, each with its place. */
+  /** Entries of the file that have no effect, each with its path. */
   warnings: string[];
 }
 export type ClientCredentialsConfig = z.infer<typeof clientCredentials>;
@@ -82,7 +82,7 @@ const isolation = z.enum(['session', 'subject', 'shared'], { error: 'must be ses
 /** Whether the calls of a message run in their order. */
 const ordered = z.boolean({ error: 'must be true or false' });
 
-/** Whether a connection that replaces another one is of account: the model is told, and approvals are asked for again. */
+/** Whether the replacement of a connection matters: the model is notified, and approvals are requested again. */
 const stateful = z.boolean({ error: 'must be true or false' }).default(true);
 
 function selectors(...classes: string[]) {
@@ -118,7 +118,7 @@ const policy = {
 };
 
 const TIMEOUT_RULE = 'must be a positive number: of seconds, or from 1000 on of milliseconds';
-/** Some MCP hosts write seconds, others milliseconds. Bounds of less than a second or more than 16 minutes are in neither. */
+/** Some MCP hosts write seconds, others milliseconds. None has bounds of less than a second or more than 16 minutes. */
 const MILLISECONDS_FROM = 1_000;
 
 const timeout = z
@@ -182,8 +182,8 @@ const stdioServer = z.strictObject({
 });
 
 /**
- * Fields that other MCP hosts write into their files, from which servers are copied, by what stands for them here. They are
- * no mistakes, but what they ask for does not happen.
+ * Fields that other MCP hosts write into their files, from which servers are copied, by what replaces them here. They
+ * are no mistakes, but have no effect.
  */
 const FOREIGN_FIELDS = new Map(
   Object.entries({
@@ -233,7 +233,7 @@ const fields = z.record(z.string(), z.unknown(), { error: 'must be an object' })
 
 const server = fields.transform(readServer);
 
-/** Undefined for a server that is to be left out, of which nothing else is read. */
+/** Undefined for a disabled server, whose other fields are not read. */
 const entry = fields.transform((value, context): ParsedServer | undefined =>
   isDisabled(value) ? undefined : readServer(value, context),
 );

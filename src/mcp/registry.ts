@@ -20,16 +20,16 @@ export type McpEndpoint = HttpEndpoint | StdioEndpoint;
 interface Endpoint {
   /** Stable for the same server: the name of a registered one, a digest of the URL of an inline one. */
   id: string;
-  /** The name that the agent gives it. */
+  /** Its name in the agent. */
   name: string;
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
   isolation: Isolation;
   /** Its calls run in the order of their message: see `heldCalls`. Default: they run at once. */
   ordered?: boolean;
-  /** False: what the server keeps for a connection is of no account to its calls. */
+  /** False: calls do not rely on what the server keeps for a connection. */
   stateful?: boolean;
-  /** How long a call may take without an answer or progress, if that is less than any call may. */
+  /** How long a call may take without a response or progress, if that is less than any call may. */
   timeoutMs?: number | undefined;
   /** A connection that is idle for this long is closed. */
   idleMs?: number | undefined;
@@ -45,8 +45,8 @@ export interface HttpEndpoint extends Endpoint {
   /** Registered by the operator, so it may be at a private address. */
   trusted: boolean;
   /**
-   * The session whose client has given some of the headers. Nothing that the server answers is used for another session,
-   * and users do not sign in to it.
+   * The session whose client has given some of the headers. No response of the server is used for another session, and
+   * users do not sign in to it.
    */
   credentialsOf?: string | undefined;
 }
@@ -67,7 +67,7 @@ export class McpRegistry {
   readonly #servers: RegistryFile['servers'];
   /** The names of servers that the file has, but disables. */
   readonly disabled: readonly string[];
-  /** What the file of the servers has that has no effect, for the log. */
+  /** Entries of the file of the servers that have no effect, for the log. */
   readonly warnings: readonly string[];
 
   constructor({ servers, disabled, warnings }: RegistryFile = { servers: new Map(), disabled: [], warnings: [] }) {
@@ -163,7 +163,7 @@ export function serverCredentials(
   server: Pick<StdioEndpoint, 'command' | 'env'> | Pick<HttpEndpoint, 'headers' | 'auth'>,
 ): string[] {
   if ('command' in server) return credentialsIn(server.env);
-  // Header values are credentials in most cases, and the header's name does not tell which are not.
+  // Header values are credentials in most cases, and the header's name does not show which are not.
   return [
     ...Object.values(server.headers),
     ...(server.auth?.client_secret !== undefined ? [server.auth.client_secret] : []),

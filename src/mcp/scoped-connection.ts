@@ -29,7 +29,7 @@ export class ScopedConnection {
     return this.#connection?.takesCalls === true;
   }
 
-  /** Whether it holds no state and can be dropped. */
+  /** Whether it has no state and can be dropped. */
   get isUnused(): boolean {
     return !this.isOpen && this.#opening.isIdle && !this.#budget.failure;
   }
@@ -39,7 +39,7 @@ export class ScopedConnection {
     this.#connection?.retire();
   }
 
-  /** @throws the reason of the signal, the error with which the connection could not be opened or that it has not been yet, or that of its budget */
+  /** @throws the reason of the signal, an error if the connection failed or is not open yet, or that of its budget */
   async get(signal: AbortSignal): Promise<McpConnection> {
     signal.throwIfAborted();
     if (this.#connection?.takesCalls) return this.#connection;

@@ -21,7 +21,7 @@ export interface ServerPolicy {
 /** For inline servers, which belong to the agent. */
 export const NO_POLICY: ServerPolicy = { drafts: ROLES, tools: ['@all'], approval: [] };
 
-/** Selects the calls that may change something, as far as annotations tell. */
+/** Selects the calls that may change something, by the annotations of their tools. */
 export const ALL_BUT_READ_ONLY = ['@write', '@destructive', '@unannotated'];
 
 /** Whether the agent of a session may use the server. */

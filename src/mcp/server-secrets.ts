@@ -16,12 +16,12 @@ export interface ServerSecrets {
 /** A server as a run uses it. */
 export interface ServerForRun {
   endpoint: McpEndpoint;
-  /** What its calls have of the context. */
+  /** The parts of the context that its calls contain. */
   context?: Record<string, unknown>;
 }
 
 /**
- * A server with what a run gives to it; otherwise why the run cannot use it, as a predicate that continues after its name.
+ * A server with the values of a run; otherwise why the run cannot use it, as a predicate that continues after its name.
  * `secrets` are undefined once the run has ended.
  */
 export function withSecrets(
@@ -44,7 +44,7 @@ export function withSecrets(
 /** Why a server to which users do not sign in by themselves takes no credentials of a run, either. */
 export const NO_CREDENTIALS = 'is a program, or has credentials of the operator: it takes none of a run';
 
-/** The parts of a context that it has. */
+/** The parts of a context with these keys, as far as it has them. */
 export function contextParts(context: Record<string, unknown>, keys: string[]): Record<string, unknown> {
   return Object.fromEntries(keys.filter((key) => Object.hasOwn(context, key)).map((key) => [key, context[key]]));
 }

@@ -7,13 +7,13 @@ import { sha256 } from '../lib/hash.ts';
 import { McpServerError } from './errors.ts';
 import type { HttpEndpoint, McpEndpoint } from './registry.ts';
 
-/** What a server said about the token that it requires (RFC 9728, section 5.1; RFC 6750, section 3). */
+/** The requirements of a server for the token (RFC 9728, section 5.1; RFC 6750, section 3). */
 export interface Challenge {
   resourceMetadataUrl?: string;
   scope?: string;
 }
 
-/** A server that requires a sign-in, and what it said. */
+/** A server that requires a sign-in, and its challenge. */
 export interface SignInNeed {
   endpoint: HttpEndpoint;
   challenge: Challenge;
@@ -25,7 +25,7 @@ export interface SignInNeed {
 export interface ServerGrants {
   /** The id of the subject's grant for a server. */
   find: (subjectId: string, endpoint: HttpEndpoint) => Promise<string | undefined>;
-  /** Whose access a grant is; undefined if it has ended. */
+  /** The account of a grant; undefined if the grant has ended. */
   account: (id: string) => Promise<ConnectedAccount | undefined>;
   tokensOf: (id: string) => GrantTokens;
 }
@@ -44,7 +44,7 @@ export interface GrantTokens {
   drop: (rejected: string) => Promise<void>;
 }
 
-/** Why nobody can sign in where the address of this server is unknown. */
+/** Why users cannot sign in if the address of this server is unknown. */
 export const NO_PUBLIC_URL = 'requires the user to sign in, for which its operator must set EVERTURN_PUBLIC_URL';
 
 /** The server requires the user to sign in. It has not executed the request. */
@@ -60,7 +60,7 @@ export class SignInRequiredError extends McpServerError {
   }
 }
 
-/** The error that says that a sign-in is required, which the SDK may have wrapped. */
+/** The error of a required sign-in, which the SDK may have wrapped. */
 export function signInRequired(error: unknown): SignInRequiredError | undefined {
   return causesOf(error).find((cause) => cause instanceof SignInRequiredError);
 }
@@ -82,9 +82,9 @@ const MAX_LENGTH = 1_000;
 
 /**
  * `fetch` that adds the access token of a grant to each request, and repeats a request once with a refreshed token
- * after HTTP 401. A request that is rejected then, or without a grant, fails with `SignInRequiredError`; so does one for
- * which the server requires scopes that the grant was not requested with (RFC 6750, `insufficient_scope`), unless the
- * operator has fixed the scopes. A sign-in adds these, so a server that is not content with them is not asked again.
+ * after HTTP 401. A request that is rejected then, or without a grant, fails with `SignInRequiredError`; so does one
+ * for which the server requires scopes that the grant was not requested with (RFC 6750, `insufficient_scope`), unless
+ * the operator has fixed the scopes. A sign-in adds these, so none is requested if the server rejects them as well.
  */
 export function signedIn(fetch: Fetch, tokens: GrantTokens | undefined, mayAddScopes: boolean): Fetch {
   return async (url, init = {}) => {

@@ -16,8 +16,8 @@ import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
 /**
- * Transport for servers of 2024-11-05 (MCP, "HTTP with SSE"), which send all answers on one event stream. The SDK's
- * transport reopens a broken stream, which creates a new session in which earlier requests are never answered; this
+ * Transport for servers of 2024-11-05 (MCP, "HTTP with SSE"), which send all responses on one event stream. The SDK's
+ * transport reopens a broken stream, which creates a new session in which earlier requests never get a response; this
  * one closes the connection instead.
  */
 export class SseTransport extends SSEClientTransport implements ServerTransport {
@@ -32,7 +32,7 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
         this.#refused.abort(error);
         void this.close();
       },
-      // If the SDK has accepted the answer, the protocol layer ignores the message.
+      // If the SDK has accepted the response, the protocol layer ignores this message.
       onAnswer: (id) => this.onmessage?.(unreadableError(id)),
     });
     let stream: Response | undefined;

@@ -29,11 +29,11 @@ import { errorMessage } from '../lib/errors.ts';
 export interface StdioOptions {
   log: Logger;
   now: () => number;
-  /** Of a longer message only the ends are read; the request that it answers fails. */
+  /** A longer message is not read, except for its ends; the request to which it responds fails. */
   maxMessageBytes: number;
   /** A program that sends more is ended. */
   budget: StreamBudget;
-  /** Where running programs are written down; without it, a crash may leave them running. */
+  /** Where running programs are recorded; without it, a crash may leave them running. */
   programs?: Pick<ProgramRecords, 'add'> | undefined;
 }
 
@@ -130,10 +130,7 @@ export class StdioTransport implements ServerTransport {
     try {
       return await this.#options.programs?.add(pid, this.#folder);
     } catch (error) {
-      this.#log.warn(
-        { err: error, pid },
-        'the MCP server cannot be written down: after a crash it may be left running',
-      );
+      this.#log.warn({ err: error, pid }, 'the MCP server cannot be recorded: after a crash it may be left running');
       return undefined;
     }
   }
@@ -189,7 +186,7 @@ export class StdioTransport implements ServerTransport {
     const closed = Promise.all([once(child, 'close'), this.#reading]);
     let leavers: Awaited<ReturnType<typeof leaversOf>> | undefined;
     if (!isRunning(child)) {
-      // The pipe may still contain answers.
+      // The pipe may still contain responses.
       await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })]);
       this.onclose?.();
     } else {
@@ -262,7 +259,7 @@ function isRunning({ exitCode, signalCode }: ChildProcessWithoutNullStreams): bo
 const MAX_LINE_BYTES = 2_000;
 const MAX_LINES = 100;
 const WINDOW_MS = 10_000;
-/** The lines that may say why a program has ended. */
+/** The lines that may contain the reason why a program has ended. */
 const MAX_LAST_LINES = 10;
 /** Programs on Node print their error above its stack. */
 const STACK_FRAME = /^\s+at /;

@@ -28,11 +28,11 @@ interface StreamBudgetOptions extends McpStreamLimits {
 /**
  * What a server may send of its own accord. Each message costs processor time, and a stream lasts as long as its
  * connection, so a bound on the single message does not suffice. One message of the largest size is free for each
- * request of the last two minutes: answers depend on how much a connection is used, and those that do not come as event
- * streams are not counted either.
+ * request of the last two minutes: responses depend on how much a connection is used, and those that do not come as
+ * event streams are not counted either.
  *
  * A budget outlives its connection, since a new connection would otherwise begin a new minute. After an excess the
- * server is refused for a minute, so that it is not connected again and again.
+ * server is refused for a minute, so that it is not reconnected repeatedly.
  */
 export class StreamBudget {
   readonly #options: StreamBudgetOptions;
@@ -105,11 +105,11 @@ export class StreamBudget {
 
 /**
  * `fetch` whose event streams spend a budget. `end` is called with the error before a stream fails with it. A request
- * for a stream counts as a message: a server can end each stream at once, and says how soon the client asks again.
+ * for a stream counts as a message: a server can end each stream at once, and sets how soon the client reconnects.
  *
- * `onAnswer` is called with the request that a message answers, valid or not, after the client has read the message: the
- * SDK drops an invalid one, and the request would wait for its time-out. The reply to a POST may still have a valid answer,
- * so only the last one counts, just before the end of the reply. Other streams last as long as their connection.
+ * `onAnswer` is called with the request of a response, valid or not, after the client has read it: the SDK drops an
+ * invalid one, and the request would wait for its time-out. The stream of a POST may still have a valid response, so
+ * only the last one counts, just before the end of the stream. Other streams last as long as their connection.
  *
  * Streams are requested without an encoding, and are rejected with one: a server could otherwise spend the processor
  * time of this process with hardly a byte on the network.
@@ -133,7 +133,7 @@ export function budgetedFetch(
     const response = await fetch(url, withHeaders(init, { 'accept-encoding': 'identity' }));
     const isStream = response.headers.get('content-type')?.toLowerCase().includes('text/event-stream') === true;
     if (isStream) ending(() => rejectEncoding(response, budget));
-    // Clients read the answer to a GET as an event stream, also if its content type is another one.
+    // Clients read the response to a GET as an event stream, also if its content type is another one.
     if (!(isStream || isGet) || !response.body) return response;
     const reader = new EventReader();
     let last: RequestId | undefined;

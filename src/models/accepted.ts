@@ -5,8 +5,8 @@ import { sha256 } from '../lib/hash.ts';
 import type { ModelTarget } from './providers.ts';
 
 /**
- * What providers accept in a conversation. Each rule is one of some provider's, and is kept for all: a conversation may
- * continue with the model of another provider, and one that is rejected is rejected for ever.
+ * What providers accept in a conversation. Each rule comes from some provider, and is kept for all: a conversation may
+ * continue with the model of another provider, and a rejected conversation is rejected for ever.
  */
 
 const MAX_NAME_LENGTH = 64;
@@ -47,7 +47,7 @@ function isBlankPart(part: UserContentPart): boolean {
 
 /**
  * The conversation without the opaque fields of other providers and families of models: a provider rejects a signature
- * that it has not made, and must not learn what another one has encrypted.
+ * that it has not made, and must not get what another one has encrypted.
  */
 export function withoutForeignFields(
   transcript: TranscriptItem[],

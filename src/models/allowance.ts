@@ -12,7 +12,7 @@ export interface Allowance {
    * Takes a call's share, if the limits allow it. Returns the milliseconds after which to ask again, 0 if it was taken.
    */
   take: (call: AllowedCall) => Promise<number>;
-  /** Ends a call that was taken, and corrects its estimate to the tokens that it used. Without them it was not made. */
+  /** Ends a taken call, and corrects its estimate to the tokens that it `used`; undefined if the call was not made. */
   giveBack: (call: AllowedCall, used?: number) => Promise<void>;
 }
 

@@ -17,13 +17,13 @@ const ENTRY_BYTES = 256;
 /** How many requests of this process run at once. */
 const MAX_REQUESTS = 4;
 
-/** The embeddings of one model. Those of texts are kept in this process, since tools rarely change. */
+/** The embeddings of one model. `of` caches those of texts in this process, since tools rarely change. */
 export class Embeddings {
   /** As the setting names it. */
   readonly name: string;
   /** Host and port; undefined for a provider at its own address. */
   readonly address: string | undefined;
-  /** Asks the model, whatever is kept. */
+  /** Calls the model, without the cache. */
   readonly embed: Embed;
   /** By the hash of the text. All are of one model: a process has one. */
   readonly #kept: LRUCache<string, Float32Array>;
@@ -40,8 +40,8 @@ export class Embeddings {
   }
 
   /**
-   * The embeddings of texts, in their order, with the length 1. Those that arrived before a failure are kept, so that
-   * another attempt asks for the rest.
+   * The embeddings of texts, in their order, with the length 1. Embeddings that arrived before a failure are cached, so
+   * that another attempt requests only the rest.
    * @throws ModelError, or an AbortError if `signal` is aborted
    */
   async of(texts: readonly string[], signal: AbortSignal): Promise<Float32Array[]> {

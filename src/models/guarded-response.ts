@@ -7,7 +7,7 @@ import { MAX_SILENCE_SECONDS, type ModelChunk, type SilenceLimits } from './prov
 /** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** Characters of audio and images in base64: nearly three minutes of speech as samples. A run has it twice in one event of at most 32 MiB. */
+/** Base64 of audio and images: nearly three minutes of samples. A Runs API event of at most 32 MiB has it twice. */
 const MAX_MEDIA_LENGTH = 10 * 1024 * 1024;
 
 /** Usage follows the finish reason immediately; some servers then keep the connection open. */
@@ -15,23 +15,23 @@ export const AFTER_FINISH_MS = 1_000;
 
 interface ResponseOptions {
   signal: AbortSignal;
-  /** An answer of which nothing arrives for longer has stalled. */
+  /** A response of which nothing arrives for longer than this has stalled. */
   silence: SilenceLimits;
   /** As in the request. */
   stalls: number | undefined;
-  /** Converts an error of the provider's client to a ModelError; errors that it does not know are returned unchanged. */
+  /** Converts an error of the provider's client to a ModelError; unknown errors are returned unchanged. */
   failureOf: (error: unknown) => unknown;
 }
 
 export interface RequestGuard {
   /** Aborts the request. Without a reason: clients recognize an aborted stream by the AbortError that results. */
   controller: AbortController;
-  /** Copies the response with the answer, to notice silence. `onBytes` gets what is read of the body. */
+  /** Copies the response, to detect silence. `onBytes` gets the bytes that are read of the body. */
   watch: (response: Response, onBytes?: (bytes: Uint8Array) => void) => Response;
 }
 
 /**
- * Reads an answer under the limits that hold for every provider: silence, length, and the time after the end. Ends
+ * Reads a response under the limits that hold for every provider: silence, length, and the time after the end. Ends
  * without an error if `signal` is aborted.
  * @throws ModelError
  */
@@ -106,7 +106,7 @@ export async function* guardedResponse(
       controller.abort();
     }
   }
-  // Some servers keep the connection open after a complete answer.
+  // Some servers keep the connection open after a complete message.
   if (finishing || signal.aborted) return;
   if (idle.signal.aborted) throw new ModelError('stalled', `the model sent nothing for ${limit} seconds`);
   throw new ModelError('broken_stream', 'the model ended its answer in the middle');

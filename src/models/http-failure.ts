@@ -13,8 +13,8 @@ export function retryAfter(headers: Headers | undefined): number | undefined {
 }
 
 /**
- * The error for an answer that exceeds a limit; undefined if `error` has no such cause. It is not retryable: the same
- * request would get the same answer.
+ * The error for a response that exceeds a limit; undefined if `error` has no such cause. It is not retryable: the same
+ * request would get the same response.
  */
 export function overflowError(error: unknown): ModelError | undefined {
   const overflow = causesOf(error).find((cause) => cause instanceof ResponseTooLargeError);
@@ -30,7 +30,7 @@ export function connectionError(error: Error): ModelError {
   return new ModelError('connection', `the model cannot be reached${reason}`, { cause: error });
 }
 
-/** The error for an answer that is cut off, or whose connection broke. */
+/** The error for a response that is cut off, or whose connection broke. */
 export function brokenStreamError(error: Error): ModelError {
   return new ModelError('broken_stream', `the model's answer broke off: ${rootMessage(error)}`, { cause: error });
 }

@@ -24,7 +24,7 @@ export function inputCharacters(request: ModelRequest): InputBreakdown {
   };
 }
 
-/** The tokens of a request, as far as its characters tell. */
+/** The tokens of a request, estimated from its characters. */
 export function estimateInput(request: ModelRequest): number {
   return Math.ceil(sum(Object.values(inputCharacters(request))) / TOKEN_CHARACTERS);
 }

@@ -5,8 +5,8 @@ import { orderedParts, textOf, type Citation, type HostedPart } from '../core/se
 
 /**
  * The order in which a provider wrote the parts of a message, and the fields that belong to each, such as signatures.
- * They are kept in the message's provider fields, because a provider may reject reasoning that comes back changed, or in
- * another place. The texts themselves are in the message: a block has the length of its part of them.
+ * They are kept in the message's provider fields, because a provider may reject reasoning that is sent back changed, or
+ * in another position. The texts themselves are in the message: a block has the length of its part of them.
  */
 const block = z.discriminatedUnion('type', [
   z.object({ type: z.enum(['reasoning', 'text']), length: z.int().min(0), fields: z.record(z.string(), z.unknown()) }),
@@ -30,8 +30,8 @@ export function blockFields(...blocks: Block[]): { blocks: Block[] } {
 }
 
 /**
- * The parts of a message in the provider's order. A message without blocks, or whose blocks do not cover it because it
- * was cut off, gives its text and its calls, without its reasoning and without what the provider did itself.
+ * The parts of a message in the provider's order. If it has no blocks, or they do not cover it because it was cut off:
+ * its text and its calls, without its reasoning and without what the provider did itself.
  */
 export function partsOf(message: ModelMessage): MessagePart[] {
   const { content, refusal, reasoning, toolCalls } = message;
@@ -79,7 +79,7 @@ function partsIn(
   return isWhole && parts.length > 0 ? parts : undefined;
 }
 
-/** What the provider did itself, and the citations of the texts by the places where these begin. */
+/** What the provider did itself, and the citations of the texts by the positions where these begin. */
 function placedIn(message: ModelMessage): { hosted: HostedPart[]; citations: Map<number, Citation[]> } {
   const placed = orderedParts(textOf(message));
   return {
@@ -88,7 +88,7 @@ function placedIn(message: ModelMessage): { hosted: HostedPart[]; citations: Map
   };
 }
 
-/** Adds provider fields to those of the message so far. Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */
+/** Adds provider fields to those so far. Lists are sent in pieces and are concatenated; other values are replaced. */
 export function mergeFields(known: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
   const merged = { ...known };
   for (const [name, value] of Object.entries(more)) {

@@ -48,12 +48,12 @@ export class ModelError extends NamedError {
   readonly isTooLong: boolean;
   /** Whether the model takes no tools. */
   readonly refusesTools: boolean;
-  /** Whether the provider says in a code, or by naming a parameter, what is wrong. */
+  /** Whether the provider's code, or a parameter that it names, shows what is wrong. */
   readonly isExplained: boolean;
   /** The size of the model's context in tokens, if the provider names it. */
   readonly contextTokens: number | undefined;
   /**
-   * Whether it names it in a field of its own: a text may quote the request, so what it says must not hold for others.
+   * Whether `contextTokens` is from a field of its own: a text may quote the request, so it must not hold for others.
    */
   readonly namesContext: boolean;
 
@@ -80,13 +80,13 @@ export class ModelError extends NamedError {
     return FAILURES[this.failure].isRetryable;
   }
 
-  /** Whether the request may have been too long, as far as its status tells: servers without a word for it send these. */
+  /** Whether the request may have been too long, by its status: servers without a specific error for it send these. */
   get mayBeTooLong(): boolean {
     if (this.isTooLong) return true;
     return this.failure === 'bad_request' && !this.isExplained && MAYBE_TOO_LONG.has(this.status ?? 0);
   }
 
-  /** Whether the provider is overloaded or unavailable, so that another provider may answer. */
+  /** Whether the provider is overloaded or unavailable, so that another provider may succeed. */
   get isOutage(): boolean {
     return this.isRetryable && this.failure !== 'empty_answer';
   }

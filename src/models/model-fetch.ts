@@ -4,7 +4,7 @@ import { trackModelRequests } from './sent-request.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 
 /**
- * A stream of 64 MiB has 250,000 tokens of about 260 bytes each, twice what models write. A single event, or an answer
+ * A stream of 64 MiB has 250,000 tokens of about 260 bytes each, twice what models write. A single event, or a response
  * that is not a stream, is parsed as a whole, so its limit is lower.
  */
 const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
@@ -15,8 +15,8 @@ interface ModelFetchOptions extends Pick<ResponseBounds, 'maxValues'> {
 }
 
 /**
- * The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. It
- * follows no redirect: another host would get the conversation, and keys in headers other than `Authorization`.
+ * The fetch of one provider: with its own connections, bounded responses and the headers of the current trace context.
+ * It follows no redirect: another host would get the conversation, and keys in headers other than `Authorization`.
  */
 export function createModelFetch(connectTimeoutMs: number, { onAnswer, ...bounds }: ModelFetchOptions = {}): Fetch {
   const agent = createAgent({ connectTimeoutMs }).compose(trackModelRequests);

@@ -23,23 +23,23 @@ const listedModel = z.object({
 
 const modelList = z.object({ data: z.array(listedModel), has_more: z.boolean().nullish() });
 
-/** Where a provider's models are asked for. */
+/** Where a provider's models are looked up. */
 export interface LookupRequest {
-  /** The URL below which each model has one. */
+  /** The URL below which each model has its own. */
   url: string;
   /** What the protocol requires, with the key. */
   ownHeaders: Record<string, string>;
-  /** Those of the provider's settings, which replace the others in any spelling. */
+  /** The headers of the provider's settings, which replace the others in any spelling. */
   headers: Record<string, string>;
   /** Whether the URL itself has a list of models. A model in the list exists; one that is not in it may exist, too. */
   hasList?: boolean;
 }
 
 /**
- * What a provider says of a model; undefined if it gives no answer that can be read. The model is denied only if the
- * answer about it does so by its name: servers and gateways without that route have the status 404 as well, and some of
- * them repeat the path. A list denies nothing: llama.cpp answers under any name, vLLM loads adapters that it does not
- * list, and LiteLLM lists routes with wildcards.
+ * Looks a model up at its provider; undefined if there is no response that can be read. The model counts as missing
+ * only if the response to the request for it names it: servers and gateways without that route respond with 404 as
+ * well, and some of them repeat the path. A list proves no model missing: llama.cpp accepts any name, vLLM loads
+ * adapters that it does not list, and LiteLLM lists routes with wildcards.
  */
 export async function findModel(
   fetch: Fetch,
@@ -53,7 +53,7 @@ export async function findModel(
     const models = listing?.data ?? [];
     const listed = models.find(({ id }) => id === model);
     if (listed) return { exists: true, ...windowOf(listed) };
-    // What is asked about one model knows only the names of the list, and would deny it.
+    // The route of a single model only has the names of the list, so it would respond that the model is missing.
     if (models.some(({ id }) => isPatternOf(id, model))) return { exists: true };
     const response = await get(`${url}/${encodeURIComponent(model)}`);
     const body = await response.text();
@@ -85,7 +85,7 @@ function isPatternOf(listed: string, model: string): boolean {
   return listed.endsWith('*') && model.startsWith(listed.slice(0, -1));
 }
 
-/** As a name of its own: the model `a` is not named by every text with that letter. */
+/** Whether a text contains the name as a word: not every text with the letter names the model `a`. */
 function names(body: string, model: string): boolean {
   return [/[^\w.:/-]+/, /[^\w.:-]+/].some((between) =>
     body.split(between).some((word) => word === model || word === `${model}.`),

@@ -1,7 +1,7 @@
 import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
 import type { ProviderConfig } from './provider-file.ts';
 
-/** The options that each protocol has, or replaces by what it has. */
+/** The options that each protocol has, or replaces by an equivalent. */
 export const OPTIONS_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof ModelOptions>> = {
   'openai-chat': new Set([
     'presence_penalty',

@@ -11,7 +11,7 @@ export function networkCause(error: unknown): { code?: string; address?: string 
   return {};
 }
 
-/** Codes that a provider has sent are written otherwise, and stand beside a status. */
+/** Codes that a provider has sent have another form, and come with a status. */
 const networkError = z.object({
   code: z.string().regex(/^[A-Z][A-Z\d_]{1,40}$/),
   address: z.string().optional(),

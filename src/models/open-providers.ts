@@ -84,7 +84,7 @@ interface OpenOptions extends SilenceLimits {
   log: Logger;
   /** Connects the workers, so that a provider's limits hold for all of them together; undefined: for this process. */
   shared: { redis: Redis; prefix: string } | undefined;
-  /** Called with each answer of a provider, also with an error. */
+  /** Called at each response of a provider, also at an error. */
   onAnswer: (server: ModelServer) => void;
 }
 

@@ -12,7 +12,7 @@ export const portableSchema = memoized((schema: JsonSchema): JsonSchema => {
   return rewritten(root) as JsonSchema;
 });
 
-/** What is nested deeper is left as it is: a server that compiles it at all has other limits. */
+/** Parts that are nested deeper stay unchanged: a server that compiles them at all has other limits. */
 const MAX_DEPTH = 100;
 
 function rewritten(schema: unknown, depth = 0): unknown {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ModelError, type ModelFailure } from './model-error.ts';
 
-/** What a provider has sent instead of an answer: in a response, in an event of a stream, or as the end of an answer. */
+/** What a provider has sent instead of a message: in a response, in an event of a stream, or as its end. */
 interface SentFailure {
   message: string;
   /** The HTTP status of the response; undefined for what is sent inside a stream. */
@@ -12,7 +12,7 @@ interface SentFailure {
   cause?: unknown;
 }
 
-/** Codes that say more than the HTTP status beside them, by OpenAI and by those who took over its format. */
+/** Codes that are more specific than the HTTP status beside them, of OpenAI and of providers with its format. */
 const BY_CODE = new Map<string, ModelFailure>([
   ['server_is_overloaded', 'overloaded'],
   ['slow_down', 'overloaded'],
@@ -45,7 +45,7 @@ const WITHOUT_STATUS = new Map<string, ModelFailure>([
 /** `code` of OpenAI, `type` of llama.cpp. */
 const TOO_LONG: ReadonlySet<string> = new Set(['context_length_exceeded', 'exceed_context_size_error']);
 
-/** What servers say that have no code for a request that does not fit into the context of its model: see the test for who says what. */
+/** Texts of servers without a code for a request that exceeds the context of its model: the test names the servers. */
 const TOO_LONG_TEXTS = [
   'context_length_exceeded',
   'ContextWindowExceeded',
@@ -93,13 +93,13 @@ const sentError = z.looseObject({
   type: z.string().nullish().catch(null),
   param: z.string().nullish().catch(null),
   n_ctx: z.int().min(1).nullish().catch(null),
-  /** OpenRouter: what the provider behind it has answered. */
+  /** OpenRouter: the response of the provider behind it. */
   metadata: z.object({ raw: z.string() }).nullish().catch(null),
 });
 
 /**
- * The error for a failure that a provider reports. What was meant is told by a code that is known, then by the status
- * (inside a stream, a code that is a number), then by the type.
+ * The error for a failure that a provider reports. A known code determines its kind, else the status (inside a stream,
+ * a code that is a number), else the type.
  */
 export function reportedFailure({ message: text, status, error, retryAfterMs, cause }: SentFailure): ModelError {
   const { code, type, param, n_ctx: contextField, metadata } = sentError.safeParse(error).data ?? {};
@@ -131,7 +131,7 @@ export function reportedFailure({ message: text, status, error, retryAfterMs, ca
 /** The parameters whose length may be what a server rejects. */
 const OF_CONVERSATION = /^(messages|input|prompt|contents)/;
 
-/** Whether a code says in a word what is wrong, as no code of HTTP does. */
+/** Whether a code is a word that shows what is wrong, unlike the codes of HTTP. */
 function isOwnWord(code: unknown): boolean {
   return typeof code === 'string' && !/^\d*$/.test(code);
 }

@@ -8,7 +8,7 @@ import { MAX_SILENCE_SECONDS, type SilenceLimits } from './provider.ts';
 
 const perMillion = z.number({ error: 'must be a number of USD per million tokens' }).min(0, 'must not be negative');
 
-/** USD per million tokens. What has no price of its own costs as much as the input or the output that it is a part of. */
+/** USD per million tokens. Tokens without a price of their own cost as much as the input or output they are part of. */
 const price = z.strictObject({
   input: perMillion,
   cached_input: perMillion.optional(),
@@ -101,9 +101,9 @@ export interface ProviderConfig extends Partial<SilenceLimits> {
   limits: ProviderLimits | undefined;
   /** The models that certainly exist. */
   models: ReadonlyMap<string, z.infer<typeof facts>>;
-  /** The parameter that limits the tokens of an answer. Undefined: decided by the host. Only chat completions have two names for it. */
+  /** The name of the limit of output tokens; undefined: by the host. Only chat completions have two names for it. */
   maxTokensParameter?: (typeof MAX_TOKENS_PARAMETERS)[number] | undefined;
-  /** Whether it gets names with the prefix of no provider, if it is the default one. */
+  /** Whether it gets, as the default provider, names whose prefix is not the name of a provider. */
   acceptsSlashes: boolean;
 }
 

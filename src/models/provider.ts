@@ -25,20 +25,20 @@ export interface ModelRequest {
   skillsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
-  /** All of the tools are the server's own, so a model that takes none may answer without them. */
+  /** All of the tools are the server's own, so a model that takes none may be called without them. */
   hasOptionalTools?: boolean;
   /** With `none` the tools are sent nevertheless: providers require those of earlier calls. */
   toolChoice?: ToolChoice;
   /** The provider may search the web. */
   webSearch?: WebSearch;
   responseFormat: AgentSpec['response_format'];
-  /** How many attempts at this answer were given up because the model sent nothing: each doubles the time it may take. */
+  /** How many attempts at this message were given up because the model sent nothing: each doubles the time limit. */
   stalls?: number;
   /** Bytes of the files in the transcript, in base64. */
   fileContent: (file: StoredFile) => Promise<string>;
 }
 
-/** A part of a model's answer. */
+/** A part of a model's message. */
 export interface ModelChunk {
   content?: string;
   refusal?: string;
@@ -46,7 +46,7 @@ export interface ModelChunk {
   toolCalls?: ToolCallChunk[];
   /** A whole image. */
   image?: { mimeType: string; base64: string; providerFields?: Record<string, unknown> };
-  /** A piece of what the model says, in the format of the request's options. */
+  /** A piece of the model's speech, in the format of the request's options. */
   audio?: {
     id?: string;
     /** Base64. */
@@ -73,9 +73,9 @@ export interface ToolCallChunk {
   providerFields?: Record<string, unknown>;
 }
 
-/** What a provider says of a model. */
+/** The result of the lookup of a model at its provider. */
 export interface FoundModel {
-  /** False only if it denies the model by its name. */
+  /** False only if the provider's response names the model as missing. */
   exists: boolean;
   /** The size of the model's context in tokens, if it names one. */
   contextTokens?: number;
@@ -85,11 +85,11 @@ export interface FoundModel {
 
 export interface ModelProvider {
   /**
-   * Streams an answer. It is complete if a `finishReason` was received and the iteration ended.
+   * Streams a message. It is complete if a `finishReason` was received and the iteration ended.
    * @throws ModelError
    */
   stream: (request: ModelRequest, signal: AbortSignal) => AsyncIterable<ModelChunk>;
-  /** Asks the provider about a model; undefined if it gives no answer. Never rejects. */
+  /** Looks a model up at the provider; undefined if there is no response that can be read. Never rejects. */
   find: (model: string) => Promise<FoundModel | undefined>;
 }
 
@@ -101,7 +101,7 @@ export const MAX_SILENCE_SECONDS = 3_600;
 
 /** How long a model may send nothing, in seconds. */
 export interface SilenceLimits {
-  /** Until the first piece of its answer: it may load, read a long prompt, or think without a word. */
+  /** Until the first piece of its message: it may load, read a long prompt, or think without output. */
   firstChunkSeconds: number;
   /** Between two pieces. */
   idleSeconds: number;
@@ -114,6 +114,6 @@ export interface ProviderAccess {
   baseUrl: string | undefined;
   /** In addition to those of the protocol. */
   headers: Record<string, string>;
-  /** Called whenever it answers, also with an error. */
+  /** Called at each response, also at an error. */
   onAnswer?: () => void;
 }

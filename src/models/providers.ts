@@ -12,7 +12,7 @@ import type { Price, ProviderConfig } from './provider-file.ts';
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
-/** The models of which something is remembered. */
+/** The number of models in each of the caches. */
 const MAX_MODELS = 1_000;
 
 /** How many of a provider's models an error or a warning names. */
@@ -39,7 +39,7 @@ export interface ModelTarget extends ModelServer, Omit<RegisteredProvider, 'mode
   cost: (usage: Usage) => number | undefined;
   /** The size of the model's context; undefined if it is unknown. */
   contextTokens?: number | undefined;
-  /** The same if its server has shown it in an error, or by dropping what is longer: nothing above it can work. */
+  /** The same if an error or a truncation by its server has shown it: a longer request cannot work. */
   shownTokens?: number | undefined;
 }
 
@@ -49,13 +49,13 @@ export class ModelProviders {
   readonly #defaultName: string;
   readonly #default: RegisteredProvider;
   readonly #known = new LRUCache<string, Promise<FoundModel | undefined>>({ max: MAX_MODELS });
-  /** The sizes of contexts that servers have named in errors, or shown by dropping what is longer, by the provider and its model. */
+  /** The sizes of contexts that servers have shown in errors or by truncations, by the provider and its model. */
   readonly #contexts = new LRUCache<string, number>({ max: MAX_MODELS });
-  /** Those in the lists of providers. */
+  /** The sizes of contexts in the lists of providers. */
   readonly #listedContexts = new LRUCache<string, number>({ max: MAX_MODELS });
-  /** The models whose providers were asked for them beside a call. */
+  /** The models that `learnContext` has looked up. */
   readonly #asked = new LRUCache<string, true>({ max: MAX_MODELS });
-  /** What to take instead of the models that their providers do not list. */
+  /** What to suggest instead of the models that their providers do not list. */
   readonly #alternatives = new LRUCache<string, string>({ max: MAX_MODELS });
   readonly #log: OnceLog;
 
@@ -74,8 +74,8 @@ export class ModelProviders {
 
   /**
    * The provider of a model, and the model's name at that provider. `<provider>/<model>` names both; a name without a
-   * prefix is passed to the default one unchanged. So is one with a `prefixProblem`, which the log has once: agents that
-   * were stored before there was that rule still run.
+   * prefix is passed to the default one unchanged. So is a name with a `prefixProblem`, which is logged once: agents
+   * that were stored before that rule existed still run.
    */
   resolve(name: string): ModelTarget {
     const { registered, providerName, model } = this.#find(name);
@@ -98,7 +98,7 @@ export class ModelProviders {
     };
   }
 
-  /** What a server's error or its truncation says of the size of a model's context holds from now on, also against the file of providers. */
+  /** Records the size of a context that an error or a truncation has shown. It overrides the file of providers. */
   noteContext({ providerName, model }: Pick<ModelTarget, 'providerName' | 'model'>, tokens: number): void {
     this.#contexts.set(`${providerName}/${model}`, Math.max(MIN_CONTEXT_TOKENS, tokens));
   }
@@ -116,8 +116,8 @@ export class ModelProviders {
   }
 
   /**
-   * Why an agent may not name a model like this: the prefix is the name of no provider, so the conversation would go to
-   * another one than was meant. Undefined if it may.
+   * Why an agent may not use this name of a model: its prefix is the name of no provider, so the conversation would go
+   * to another provider than was meant. Undefined if it may.
    */
   prefixProblem(name: string): string | undefined {
     const [prefix, model] = splitAtSlash(name);
@@ -133,7 +133,7 @@ export class ModelProviders {
     );
   }
 
-  /** Whether a model exists, as far as its provider can tell. */
+  /** Whether a model exists; true if its provider does not show it. */
   async has(name: string): Promise<boolean> {
     const { registered, providerName, model } = this.#find(name);
     if (registered.models.has(model)) return true;
@@ -141,7 +141,7 @@ export class ModelProviders {
     return found?.exists ?? true;
   }
 
-  /** Which models the provider of a model lists instead of it, as far as `has` has learned; undefined if it may list it. */
+  /** The models to suggest if `has` has found that a provider does not list the model; otherwise undefined. */
   alternatives(name: string): string | undefined {
     const { registered, providerName, model } = this.#find(name);
     return registered.models.has(model) ? undefined : this.#alternatives.get(`${providerName}/${model}`);

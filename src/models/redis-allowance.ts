@@ -3,12 +3,12 @@ import { withTimeout } from '../lib/timeout.ts';
 import { localAllowance, type Allowance } from './allowance.ts';
 import type { ProviderLimits } from './provider-file.ts';
 
-/** The place of a call whose worker was lost is free again after this time. */
+/** The slot of a call whose worker was lost is free again after this time. */
 const LEASE_MS = 30_000;
 const RENEWAL_MS = 10_000;
 
 /**
- * Takes a call's share, by Redis's clock. KEYS: the places of running calls, by the end of their leases; the buckets.
+ * Takes a call's share, by Redis's clock. KEYS: the slots of running calls, by the end of their leases; the buckets.
  * ARGV: the call, its tokens, the three limits (0 for none), and the lease. Returns the milliseconds to wait, 0 if taken.
  */
 const TAKE = `
@@ -68,8 +68,8 @@ interface RedisAllowanceOptions {
 }
 
 /**
- * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. Which worker is
- * next is left to chance.
+ * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. The order in
+ * which workers get a share is random.
  */
 export function redisAllowance({ redis, prefix, limits }: RedisAllowanceOptions): Allowance {
   const local = localAllowance(limits);

@@ -1,14 +1,14 @@
 import { AFTER_FINISH_MS } from './guarded-response.ts';
 
 /**
- * Ends a response some time after the last event of its answer, for adapters that take an answer as complete when the
+ * Ends a response some time after the last event of its message, for adapters that take a message as complete when the
  * connection is closed: some servers and gateways keep it open.
  */
 export class ResponseEnd {
   #close: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** A copy of the response that can be ended. If several requests give one answer, it is in the last response. */
+  /** A copy of the response that can be ended. If a message takes several requests, the last response is ended. */
   watch(response: Response): Response {
     const passing = new TransformStream<Uint8Array, Uint8Array>({
       start: (controller) => {

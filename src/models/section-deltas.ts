@@ -10,7 +10,7 @@ import {
 } from '../core/sections.ts';
 import type { ModelChunk } from './provider.ts';
 
-/** Limits for one message: many times what providers give. What exceeds them is left out, and the text is kept. */
+/** Limits for one message: many times what providers send. Parts above them are left out, and the text is kept. */
 const MAX_SECTIONS = 500;
 const MAX_CITATIONS = 1_000;
 const MAX_BYTES = 1024 * 1024;
@@ -21,7 +21,7 @@ const MAX_PART_BYTES = 100 * 1024;
 /** How many sources are kept of a larger part, each as an address and a title. */
 const MAX_SOURCES = 100;
 
-/** What counts of a message in progress. */
+/** The fields of a message in progress that determine its sections. */
 type Progress = Pick<MessageText, 'content' | 'reasoning' | 'sections'> & { toolCalls: readonly unknown[] };
 
 /** Divides a message in progress into sections: see `src/core/sections.ts`. */
@@ -34,7 +34,7 @@ export class SectionDeltas {
   #citations = 0;
   #bytes = 0;
 
-  /** What the text of a chunk begins, before it is added to `text`. */
+  /** The sections that the text of a chunk begins; called before it is added to `text`. */
   before({ begins, content, reasoning }: ModelChunk, text: Progress): SectionDelta[] {
     this.#begun = begins ?? this.#begun;
     const begun = this.#begun;
@@ -45,7 +45,7 @@ export class SectionDeltas {
     return isAfter && this.#count < MAX_SECTIONS ? this.#next(text, {}) : [];
   }
 
-  /** What a chunk adds beside its text, which `text` has. */
+  /** What a chunk adds beside its text; called after it is added to `text`. */
   after({ hosted = [], citations = [] }: ModelChunk, text: Progress): SectionDelta[] {
     return [
       ...(citations.length > 0 ? this.#cite(citations, text) : []),
@@ -95,7 +95,7 @@ export class SectionDeltas {
   }
 }
 
-/** The provider is not sent a result of which something was left out. */
+/** A result of which something was left out is not sent back to the provider. */
 function bounded(part: HostedPart): HostedPart {
   if (part.type === 'call' || Buffer.byteLength(JSON.stringify(part)) <= MAX_PART_BYTES) return part;
   const sources = part.sources.slice(0, MAX_SOURCES).map((source) => {

@@ -6,35 +6,35 @@ interface ServerContactsOptions {
   log: Pick<Logger, 'warn'>;
 }
 
-/** Which model servers have ever answered this installation, also with an error. */
+/** Which model servers have ever responded to this installation, also with an error. */
 export class ServerContacts {
   readonly #options: ServerContactsOptions;
-  /** Those that this process knows of, so that the catalog is not asked for each call: one for each provider. */
-  readonly #answered = new Set<string>();
+  /** A cache, so that the catalog is not read for each call: one entry for each provider. */
+  readonly #responded = new Set<string>();
 
   constructor(options: ServerContactsOptions) {
     this.#options = options;
   }
 
-  /** Notes an answer. The first one of a server enters the catalog, in the background. */
+  /** Records a response. The first one of a server is stored in the catalog, in the background. */
   note(server: ModelServer): void {
     const key = keyOf(server);
-    if (this.#answered.has(key)) return;
-    this.#answered.add(key);
+    if (this.#responded.has(key)) return;
+    this.#responded.add(key);
     this.#options.catalog.modelServers.record(server, new Date().toISOString()).catch((error: unknown) => {
-      // The next answer is recorded instead.
-      this.#answered.delete(key);
+      // The next response is recorded instead.
+      this.#responded.delete(key);
       this.#options.log.warn({ err: error, provider: server.providerName }, 'a model server could not be recorded');
     });
   }
 
-  /** True also if the catalog cannot tell: calls of such a server are repeated as usual. */
+  /** True also if the catalog cannot be read: calls of such a server are repeated as usual. */
   async hasAnswered(server: ModelServer): Promise<boolean> {
     const key = keyOf(server);
-    if (this.#answered.has(key)) return true;
+    if (this.#responded.has(key)) return true;
     try {
       const hasAnswered = await this.#options.catalog.modelServers.hasAnswered(server);
-      if (hasAnswered) this.#answered.add(key);
+      if (hasAnswered) this.#responded.add(key);
       return hasAnswered;
     } catch {
       return true;

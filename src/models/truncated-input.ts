@@ -5,16 +5,16 @@ import { TOKEN_CHARACTERS } from './input-breakdown.ts';
 import { MIN_CONTEXT_TOKENS, type ModelTarget } from './providers.ts';
 import type { ModelRequest } from './provider.ts';
 
-/** What a model has reported with its last message of a conversation, and what was added to the conversation since. */
+/** The usage that a model reported with its last message of a conversation, and the items that were added since. */
 export interface EarlierReport {
   usage: Usage;
   added: TranscriptItem[];
 }
 
 /**
- * The usage that was reported with the last message, and what was added since, if it tells the size of the message's
- * request: not if the conversation was compacted since, nor if the usage is that of several attempts. `compactedAt`: the
- * index of the last compaction.
+ * The usage that was reported with the last message, and the items that were added since. Undefined if the usage does
+ * not show the size of the message's request: it is that of several attempts, or the conversation was compacted since.
+ * `compactedAt`: the index of the last compaction.
  */
 export function lastReport(
   request: ModelRequest,
@@ -45,9 +45,9 @@ const LEVEL = 1 / 4;
 const MIN_ADDED_TOKENS = 500;
 
 /**
- * The input in tokens that a server has read, if it has dropped the beginning of a conversation without a word, as
- * Ollama does; undefined if it has read everything, as far as its report tells. A report says so if it is far below the
- * estimate, or if it is below and has not grown with the conversation. What may differ for other reasons does not count:
+ * The input in tokens that a server has read, if it has dropped the beginning of a conversation without an error, as
+ * Ollama does; undefined if its report does not show this. A report shows it if it is far below the estimate, or if it
+ * is below and has not grown with the conversation. Differences that have other reasons do not count:
  *
  * - Mocks report zeros, or the same small number for every request. No window is as small.
  * - Some gateways leave cached tokens out of the input. They are added, twice for servers that include them: then

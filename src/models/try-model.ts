@@ -8,18 +8,18 @@ import { whatToCheck } from './wrong-address.ts';
 /** OpenAI accepts no lower limit. */
 const MAX_TOKENS = 16;
 
-/** How OpenAI says that a model which thinks has reached the limit before it has answered: it works. */
+/** OpenAI's error for a reasoning model that has reached the limit before it has written anything: the model works. */
 const LIMIT_REACHED = /model output limit was reached/i;
 
 /**
- * Asks a model for a few tokens, with nothing of any agent or conversation. Returns why it cannot be used, in one text
- * without secrets, or undefined if it has answered; a signal that is aborted before it has answered is no answer.
+ * Calls a model for a few tokens, with nothing of any agent or conversation. Returns why it cannot be used, in one text
+ * without secrets, or undefined if it has responded. If the signal is aborted before, the model has not responded.
  */
 export async function tryModel(
   { provider, model }: Pick<ModelTarget, 'provider' | 'model'>,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  let hasAnswered = false;
+  let hasResponded = false;
   const request = {
     model,
     params: { max_tokens: MAX_TOKENS },
@@ -32,12 +32,12 @@ export async function tryModel(
     fileContent: () => Promise.reject(new Error('there are no files')),
   };
   try {
-    // What is empty says that the call has left the queue of its provider.
-    for await (const chunk of provider.stream(request, signal)) hasAnswered ||= Object.keys(chunk).length > 0;
+    // An empty chunk means that the call has left the queue of its provider.
+    for await (const chunk of provider.stream(request, signal)) hasResponded ||= Object.keys(chunk).length > 0;
   } catch (error) {
     return LIMIT_REACHED.test(errorMessage(error)) ? undefined : reasonOf(error);
   }
-  return hasAnswered ? undefined : 'has not answered';
+  return hasResponded ? undefined : 'has not answered';
 }
 
 /** The same of a model for embeddings. */

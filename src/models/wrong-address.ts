@@ -24,7 +24,7 @@ export function whatToCheck(error: unknown): string | undefined {
   return `check ${check}, and the address, which is its base_url in EVERTURN_MODEL_PROVIDERS or OPENAI_BASE_URL`;
 }
 
-/** The same for a server that has never answered this installation. */
+/** The same for a server that has never responded to this installation. */
 export function wrongAddress(error: unknown, server: ModelServer): string | undefined {
   const advice = whatToCheck(error);
   if (advice === undefined) return undefined;

@@ -28,11 +28,11 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
 
 /**
  * Reads a file with one AgentSpec.
- * @param place where the file is named, which the error begins with
+ * @param setting the setting that names the file, with which the error begins
  * @throws ConfigError that names the file and what is wrong with it
  */
-export async function readAgentFile(file: string, place = ''): Promise<AgentSpec> {
-  const wrong = (what: string): ConfigError => new ConfigError(`${place}${file}${what}`);
+export async function readAgentFile(file: string, setting = ''): Promise<AgentSpec> {
+  const wrong = (what: string): ConfigError => new ConfigError(`${setting}${file}${what}`);
   let content: unknown;
   try {
     content = JSON.parse(await readFile(file, 'utf8'));

@@ -61,7 +61,7 @@ export async function startAllInOne(
   await makeFolder(config.dataDir, 'EVERTURN_DATA');
   if (!given.temporal && !config.temporal.external) {
     cleanup.defer(lockDataDir(config.dataDir));
-    // Also the server of a killed Everturn that this start, if it fails or is given up, has not come to adopt.
+    // Also ends the server of a killed Everturn, if this start fails or is given up before it has adopted that.
     cleanup.defer(() => endEmbeddedTemporal(config.dataDir));
   }
   await requireKeysIfExposed(config, log);
@@ -94,7 +94,7 @@ export async function startAllInOne(
   cleanup.defer(() => services.close());
   if (config.kernels.perHost !== 0 && !services.redis) await listenForHost(services, cleanup);
   await refuseOldTurns(services, given);
-  // Their calls may run before any model is called.
+  // Calls in the sandboxes may run before any model is called.
   if (config.kernels.perHost !== 0 && (await services.catalog.sandboxes.isAny())) kernelHost.ensure();
   warnOfClientKey(services);
   if (services.keyring.isKeyless) {

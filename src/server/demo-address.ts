@@ -4,7 +4,7 @@ import path from 'node:path';
 import { DEMO } from '../demo/demo-agent.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 
-/** How often it is looked whether the server was started again, in milliseconds. */
+/** How often the host checks whether the server was started again, in milliseconds. */
 const WATCH_MS = 500;
 
 /** The file with the URL of the demo's MCP server, for the kernel host of the data folder. */
@@ -12,7 +12,7 @@ function demoAddressFile(dataDir: string): string {
   return path.join(dataDir, 'demo-mcp-server');
 }
 
-/** Tells the kernel host where the demo's MCP server listens; undefined: there is none. */
+/** Writes down for the kernel host where the demo's MCP server listens; undefined: there is none. */
 export async function announceDemo(dataDir: string, url: string | undefined): Promise<void> {
   const file = demoAddressFile(dataDir);
   if (url === undefined) {

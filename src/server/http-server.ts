@@ -8,7 +8,7 @@ import { ConfigError } from '../config.ts';
 
 export interface HttpServer {
   url: string;
-  /** Answers requests from now on; before, they are answered with 503. */
+  /** Passes requests to the app from now on; before, they get a response with 503. */
   serve: (app: Express) => void;
   /** Stops accepting requests, completes pending ones, and closes event streams: their readers reconnect elsewhere. */
   stop: () => Promise<void>;
@@ -27,7 +27,7 @@ interface Address {
 /** How long pending requests may take when the server stops. */
 const GRACE_MS = 5_000;
 
-/** How long the server waits for its clients. Its own answers have no time limit. */
+/** How long the server waits for its clients. Its own responses have no time limit. */
 const TIMEOUTS = {
   /** For the head of a request, from its first byte. */
   headMs: 15_000,
@@ -65,7 +65,7 @@ export async function listenHttp(
   const server = createServer(options);
   let answer: RequestListener = respondStarting;
   server.on('request', (request, response) => answer(request, response));
-  // The time-outs above are for receiving. This one is for sending: an answer that is not read is held in memory.
+  // The time-outs above are for receiving. This one is for sending: a response that is not read stays in memory.
   server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
   server.maxConnections = MAX_CONNECTIONS;

@@ -14,13 +14,13 @@ import packageJson from '../../package.json' with { type: 'json' };
 
 interface KernelHostProcessOptions {
   config: Pick<Config, 'dataDir' | 'database' | 'shutdownSeconds' | 'kernels'>;
-  /** The settings. */
+  /** The variables with the settings. */
   env: NodeJS.ProcessEnv;
   temporal: Pick<ProvisionedTemporal, 'connectionOptions' | 'namespace'>;
   log: Logger;
 }
 
-/** How often it is looked whether the host still runs. */
+/** How often the server checks whether the host still runs. */
 const WATCH_MS = 1_000;
 const RESTART_BACKOFF = { first: 1_000, max: 60_000 };
 /** How long a host may take to write its record. */
@@ -139,9 +139,9 @@ export class KernelHostProcess {
 }
 
 /** The variables that are settings, and those that agents may give their code. */
-function settingsOf(env: NodeJS.ProcessEnv, given: readonly string[]): [string, string | undefined][] {
+function settingsOf(env: NodeJS.ProcessEnv, variables: readonly string[]): [string, string | undefined][] {
   const names = Object.keys(env).filter(
-    (name) => /^(EVERTURN_|TEMPORAL_|DATABASE_URL|AWS_|REDIS_URL|LOG_LEVEL)/.test(name) || given.includes(name),
+    (name) => /^(EVERTURN_|TEMPORAL_|DATABASE_URL|AWS_|REDIS_URL|LOG_LEVEL)/.test(name) || variables.includes(name),
   );
   return names.toSorted().map((name) => [name, env[name]]);
 }

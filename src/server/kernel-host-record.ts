@@ -6,11 +6,11 @@ import { isRunning, pidScope, startOf } from '../lib/processes.ts';
 
 const kernelHostRecord = z.object({
   pid: z.int().positive(),
-  /** As `startOf` gives it. */
+  /** As `startOf` returns it. */
   start: z.string(),
-  /** As `pidScope` gives it. */
+  /** As `pidScope` returns it. */
   scope: z.string(),
-  /** What the host was started with: one with other settings or of another version is replaced. */
+  /** What the host was started with: a host with other settings or of another version is replaced. */
   identity: z.string(),
 });
 
@@ -21,7 +21,7 @@ function kernelHostRecordFile(dataDir: string): string {
   return path.join(dataDir, 'kernel-host.json');
 }
 
-/** Says that this process is the kernel host of a data folder. The file is complete or absent, whenever it is killed. */
+/** Records this process as the kernel host of a data folder. The file is complete or absent, whenever it is killed. */
 export async function recordKernelHost(dataDir: string, identity: string): Promise<void> {
   const { pid } = process;
   const record: KernelHostRecord = { pid, start: (await startOf(pid)) ?? '', scope: await pidScope(), identity };

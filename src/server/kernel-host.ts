@@ -60,13 +60,13 @@ const NO_WALL_WITH_KEYS =
   'EVERTURN_KERNEL_SANDBOX=none lets the code of agents do all that the server may, and there are keys: use auto, or accept ' +
   'that with EVERTURN_KERNEL_SANDBOX_NONE_ACCEPTED=true';
 
-/** As that of kernels, which counts within their session. */
+/** The same value as that of kernels, which counts within their session. */
 const SESSION_NICE = '5';
 
-/** How often it is looked for code that waits although its turn has ended, in milliseconds. */
+/** How often the host looks for code that waits although its turn has ended, in milliseconds. */
 const SWEEP_MS = 30_000;
 
-/** The memory that a kernel takes, if the operator does not say how many a host runs. */
+/** The memory that a kernel takes, if the operator has not set how many a host runs. */
 const BYTES_PER_KERNEL = 1.25 * 1024 ** 3;
 
 /** Starts a kernel host: the sandboxes of sessions are on it, and their code runs there. */
@@ -197,7 +197,7 @@ export async function startKernelHost({ config, log, identity }: KernelHostOptio
   const shared = await Worker.create({ ...options, taskQueue: kernelQueue(sharedQueue), activities: { openSandbox } });
   const workers = [shared, own];
   const finished = Promise.all(workers.map((worker) => worker.run())).then(() => undefined);
-  // If one fails, the other stops as well: sessions must not be given a host that runs nothing.
+  // If one fails, the other stops as well: sessions must not be assigned to a host that runs nothing.
   const stop = (): void => {
     for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
   };
@@ -219,7 +219,7 @@ export async function startKernelHost({ config, log, identity }: KernelHostOptio
   };
 }
 
-/** Whether somebody may answer code that waits: the last turn of its session runs, or has left it to the next one. */
+/** Whether code that waits can still get an answer: its session's last turn runs, or has left it to the next one. */
 async function isLeftOpen(
   { catalog, logs, log }: Pick<Stores, 'catalog' | 'logs'> & { log: Logger },
   { sessionId, turnId, threadId }: AskingCode,
@@ -230,12 +230,12 @@ async function isLeftOpen(
     if (!status) return false;
     return status.open || status.threads?.some((thread) => thread.threadId === threadId) === true;
   } catch (error) {
-    log.warn({ err: errorMessage(error), threadId }, 'it is not known whether code still waits; the host tries again');
+    log.warn({ err: errorMessage(error), threadId }, 'cannot determine whether code still waits; retrying');
     return true;
   }
 }
 
-/** A host without a Python is ready as well: it is being built, or sessions that need none go on. */
+/** A host without a Python is ready as well: it is being built, or sessions that need none continue. */
 function runningCheck(workers: Worker[]): Check {
   return {
     dependency: 'worker',
@@ -247,7 +247,7 @@ function runningCheck(workers: Worker[]): Check {
   };
 }
 
-/** What kernels are started with, as far as it is found: building the environment of Python takes a minute. */
+/** What kernels are started with, once it is found: building the environment of Python takes a minute. */
 function kernelEnvironment(python: KernelPython, wanted: WantedWall, log: Logger): () => KernelEnvironment {
   let wall: KernelEnvironment | undefined;
   const probe = async (file: string, pythonVersion: string): Promise<void> => {

@@ -14,19 +14,19 @@ const begun = (rules: number): string => `begun turns of rules ${rules}`;
 /** Raised when no turn of older rules was open. */
 const CHECKED = `no turns before rules ${OLDEST_RULES}`;
 
-/** An error message names so many turns. */
+/** How many turns an error message names. */
 const MAX_NAMED = 10;
 
 type OldTurnsServices = Pick<Services, 'client' | 'catalog' | 'logs' | 'config' | 'log'>;
 
 /**
- * Makes sure that the worker, which is about to start, gets no turn of rules that it does not know: it would replay the
- * turn by other ones. With `endOldTurns` such turns end with an error; they are not run again, and their sessions continue
- * with their next turns.
+ * Makes sure that the worker, which is about to start, gets no turn of rules that it does not have: it would replay the
+ * turn by other rules. With `endOldTurns` such turns end with an error; they are not executed again, and their sessions
+ * continue with their next turns.
  *
  * The open turns are read once, and again after a version of older rules has run: there may be thousands, and only that
- * version can begin others. Those that cannot be read do not stop the start, and are read again by the next one. A worker
- * of a version of its own gets only turns that its version has begun.
+ * version can begin others. Turns that cannot be read do not prevent the start, and the next start reads them again. A
+ * worker of a version of its own gets only turns that its version has begun.
  * @throws StartupError that names such turns; outages
  */
 export async function refuseOldTurns(

@@ -66,7 +66,7 @@ export class OwnQueue {
         log.warn({ err: error }, `${message} with work in progress`);
       else log.error({ err: error }, message);
     });
-    // One that has failed is replaced by the next call.
+    // The next call replaces a worker that has failed.
     this.#finished = run.then(() => {
       this.#worker = undefined;
     });

@@ -11,7 +11,7 @@ export interface Check {
   problem: string;
   /** Rejects if the dependency does not work. */
   run: () => Promise<unknown>;
-  /** Requests are answered without it, if less well, so a failure does not make the process unready. */
+  /** Requests are handled without it, if less well, so a failure does not make the process unready. */
   isOptional?: boolean;
 }
 

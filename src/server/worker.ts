@@ -74,7 +74,7 @@ export async function startWorker(
   });
   const sources = { ...services, conversations, draining: draining.signal };
   const stepsAhead = new StepsAhead(sources);
-  // Work that agents delegate is started, told and stopped by workers, with what the API does for its clients.
+  // Workers start, notify and stop the work that agents delegate, with the functions that the API has for clients.
   const delegator = new Delegator({ engine: services, client: services.client });
   const scheduledSessions = createScheduledSessions(services);
   const dependencies = { ...sources, ownQueue, stepsAhead, delegator, scheduledSessions, taskQueue };
@@ -95,7 +95,7 @@ export async function startWorker(
   });
   const attempt = (work: Promise<unknown>, turnId: string): void => {
     work.catch((error: unknown) =>
-      log.warn({ turnId, err: error }, 'the delegations of a turn were not settled; it is retried'),
+      log.warn({ turnId, err: error }, 'the delegations of a turn were not settled; retrying'),
     );
   };
   // Called by workflows on this worker, and not when they are replayed.

@@ -248,18 +248,18 @@ export interface ModelOptions {
   tool_choice?: ToolChoice;
   /** A limit of the tokens for reasoning, where the provider has one; others go by the model's `reasoning_effort`. */
   reasoning_tokens?: number;
-  /** What the model answers with. */
+  /** What the model's messages consist of. */
   modalities?: ('text' | 'audio')[];
-  /** The model may answer with images, too. */
+  /** The model's messages may have images, too. */
   image_output?: true;
-  /** How it speaks. */
+  /** The format and the voice of the model's speech. */
   audio?: { format: AudioFormat; voice?: string };
 }
 
 /** Whether the model may call tools, must, or must call a particular one. */
 export type ToolChoice = 'auto' | 'none' | 'required' | { tool: string };
 
-/** Tools that a client runs, with what the model is told of them. */
+/** Tools that a client runs, with a prompt about them for the model. */
 export interface ClientToolkit {
   name: string;
   system_prompt?: string;
@@ -271,7 +271,7 @@ export interface ClientToolkit {
 /** The web search that providers run themselves. Not every provider has each option: see `SEARCH_OF` there. */
 export interface WebSearch {
   allowed_domains?: string[];
-  /** How many searches one answer may make. */
+  /** How many searches one message may make. */
   max_uses?: number;
   user_location?: { city?: string; region?: string; country?: string; timezone?: string };
 }
@@ -279,7 +279,7 @@ export interface WebSearch {
 /** An agent to which another one delegates tasks: see `delegations` in `src/catalog/schema.ts`. */
 export interface Delegate {
   name: string;
-  /** By which the model chooses it. */
+  /** The model chooses the agent by it. */
   description: string;
   /** The hash of its spec, which the catalog has. */
   spec: string;
@@ -301,17 +301,17 @@ export const PRICES = [
 /** USD per token. */
 export type Pricing = { [Price in (typeof PRICES)[number]]?: number };
 
-/** What an MCP server is given of a run; `run_secrets` in the catalog has the values. */
+/** What an MCP server gets of a run of the Runs API; `run_secrets` in the catalog has the values. */
 export interface SharedWithServer {
   /** The name of the server. */
   server: string;
-  /** Which headers of the run's client its requests have: the index of them there. */
+  /** The index of the headers for its requests, in `headers` of `run_secrets`. */
   headers?: number;
   /** Its calls have these parts of the run's context. */
   contextKeys?: string[];
 }
 
-/** A tool of the client, or all tools of an MCP server, by its name; or all tools of a toolkit of the client, by its index. */
+/** A tool of the client, or all tools of an MCP server, by name; or all tools of a client's toolkit, by its index. */
 export type ToolSource = { tool: string } | { server: string } | { toolkit: number };
 
 export type AgentSpec = z.infer<typeof agentSpec> & {
@@ -319,17 +319,17 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   delegates?: Delegate[];
   /** A turn ends with an error if a call has no result of its tool, or shares its id with another one of its message. */
   failsWithTools?: true;
-  /** MCP servers that ask the user are told that there is no answer. */
+  /** Questions of MCP servers to the user are cancelled. */
   declinesQuestions?: true;
   /** Names of MCP servers: a turn ends with an error, before its first model call, if one of them is unavailable. */
   requiredServers?: string[];
-  /** The order in which the model is offered these tools: after the server's own, and before those of the client that it lacks. */
+  /** The order of these tools for the model: after the server's own, before the client's tools that it lacks. */
   toolOrder?: ToolSource[];
-  /** For agents of runs. */
+  /** For agents of runs of the Runs API. */
   givenToServers?: SharedWithServer[];
-  /** An answer of the format `json_object` has to be JSON; otherwise the model is told of the format, and that is all. */
+  /** Output of the format `json_object` must be JSON. If unset, the model gets the format; the output is unchecked. */
   checksJson?: true;
-  /** What a run says that its model costs. Budgets have the price that the operator has set. */
+  /** The prices of the model in the request of a run. Budgets use the price that the operator has set. */
   pricing?: Pricing;
   modelOptions?: ModelOptions;
   /** Follow the instructions and `client_tools`. Requires `pause: "wait"`, and turns that are not steered. */
@@ -342,11 +342,11 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   turnSeconds?: number;
   /** The calls of a message run one after the other. */
   callsInSequence?: true;
-  /** A run's request says that its model takes no images: its client may not give it any. */
+  /** The request of a run declares that its model takes no images: its client may not give it any. */
   takesNoImages?: true;
   /**
-   * A message that is cancelled or fails keeps the calls whose arguments are complete, as cancelled ones. One that is cut
-   * off at the limit of output tokens is a message like any other.
+   * A message that is cancelled or fails keeps the calls whose arguments are complete, as cancelled ones. A message
+   * that is cut off at the limit of output tokens is one like any other.
    */
   keepsCutOffCalls?: true;
 };
@@ -365,7 +365,7 @@ export function iterationLimit({ config }: AgentSpec): number {
   return config?.iteration_limit ?? 100;
 }
 
-/** Whether an agent answers with the last model call that its limit allows. */
+/** Whether the last model call that an agent's limit allows has to return its output. */
 export function answersAtLimit({ config }: AgentSpec): boolean {
   return config?.on_limit === 'answer';
 }
@@ -380,14 +380,14 @@ export function cutsResults({ config }: AgentSpec): boolean {
   return config?.context_management?.large_tool_response?.enabled !== false;
 }
 
-/** What the format has of an agent, so that it can be sent again. Some stored agents have keys of their own in `config`. */
+/** An agent without unknown keys, so that it can be sent again. Some stored agents have keys of theirs in `config`. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
   const known = structuredClone(spec);
   for (const issue of agentSpec.safeParse(spec).error?.issues ?? []) {
     if (issue.code !== 'unrecognized_keys') continue;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object has the unknown keys
-    const place = issue.path.reduce<object>((value, key) => Reflect.get(value, key) as object, known);
-    for (const key of issue.keys) Reflect.deleteProperty(place, key);
+    const part = issue.path.reduce<object>((value, key) => Reflect.get(value, key) as object, known);
+    for (const key of issue.keys) Reflect.deleteProperty(part, key);
   }
   return known;
 }

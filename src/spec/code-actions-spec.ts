@@ -5,7 +5,7 @@ import { HOST_PATTERN, HOST_PATTERN_RULE, MAX_HOST_LENGTH } from './host-pattern
 import { permissions } from './permission-rule.ts';
 import { WORKSPACE_PATH_RULE } from './workspace-path.ts';
 
-/** What an agent does in code for which it may need approval, with what happens if its spec does not say. */
+/** What an agent does in code for which it may need approval, with the default for each. */
 export const CODE_ACTIONS = {
   code: 'ask',
   shell: 'ask',
@@ -18,8 +18,8 @@ export const CODE_ACTIONS = {
 } as const;
 
 /**
- * The limits of one kernel with its child processes: the values that an agent may have, what it has if its spec does not
- * say, and the operator's maximum, unless that is set. MB are MiB.
+ * The limits of one kernel with its child processes: the values that an agent may have, the default, and the operator's
+ * maximum, unless that is set. MB are MiB.
  */
 export const KERNEL_LIMITS = {
   timeout_seconds: { min: 1, max: 86_400, default: 300, maximum: 3_600 },
@@ -54,7 +54,7 @@ export const TASK_LIMITS = {
 /** How long a decision inside code may take: at most 30 days. */
 const APPROVAL_TIMEOUT_SECONDS = { min: 1, max: 2_592_000 } as const;
 
-/** What projects name the file in which they tell agents how to work with them. */
+/** The usual name of the file with a project's instructions for agents. */
 export const INSTRUCTIONS_FILE = 'AGENTS.md';
 
 interface Range {

@@ -50,17 +50,17 @@ export interface CodeActions {
   };
   /** A result of more than `inline_bytes` is a file; the model gets `preview_chars` characters of its head and tail. */
   results: { inline_bytes: number; preview_chars: number };
-  /** Whether the model sees the images that code displays, or is told where they are. */
+  /** Whether the model sees the images that code displays, or gets links to them. */
   images: 'link' | 'show';
   /** `max_concurrent`: how many are begun and not done. `max_turns`: after how many model calls with their tools one ends. */
   sub_tasks: { max_concurrent: number; max_turns: number };
-  /** Whose saved tools the code has: those of the session's owner for the agent, those of the agent, or none. */
+  /** The saved tools that the code has: those of the session's owner for the agent, those of the agent, or none. */
   savedTools: 'subject' | 'agent' | 'none';
   /** Whether a search ranks tools by words, or also by meaning. */
   toolSearch: 'keyword' | 'hybrid';
 }
 
-/** What an agent has of code actions; undefined if it does not act in code. */
+/** The code actions of an agent; undefined if it does not act in code. */
 export function codeActionsOf(spec: Pick<AgentSpec, 'code_actions' | 'config'>): CodeActions | undefined {
   const block = blockOf(spec);
   if (!block) return undefined;

@@ -36,7 +36,7 @@ export const traceActivity: ActivityInterceptorsFactory = ({ info }) => ({
 
 /**
  * Counts the attempts that throw, which are those to be retried: activities return their final failures. Attempts that
- * died with their worker are counted by the next attempt, in `callModel`, the only activity that can tell.
+ * died with their worker are counted by the next attempt, in `callModel`, the only activity that can detect them.
  */
 export function countRetries(metrics: Metrics): ActivityInterceptorsFactory {
   return ({ info }) => ({

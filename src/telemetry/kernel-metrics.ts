@@ -13,7 +13,7 @@ export class KernelMetrics {
   readonly restarts: Counter<'reason'>;
   readonly evictions: Counter;
 
-  /** @param statuses those of the kernels that run, at the moment */
+  /** @param statuses the current ones of the kernels that run */
   constructor(registry: Registry, statuses: () => Promise<KernelStatus[]>) {
     const registers = [registry];
     this.cells = new Counter({
@@ -30,7 +30,7 @@ export class KernelMetrics {
     });
     this.restarts = new Counter({
       name: 'everturn_kernel_restarts_total',
-      help: 'Kernels that have taken the place of one whose variables are lost, by the reason for which it ended',
+      help: 'Kernels that have replaced one whose variables are lost, by the reason for which it ended',
       labelNames: ['reason'],
       registers,
     });

@@ -34,13 +34,13 @@ function readable(destination: DestinationStream): DestinationStream {
   return { write: (line) => destination.write(format(forTerminal(line))) };
 }
 
-/** Keeps of the ids the most specific one, which leads to the others: together they are wider than a terminal. */
+/** Keeps the most specific of the ids, which leads to the others: together they are wider than a terminal. */
 function forTerminal(line: string): string {
   let fields: Record<string, unknown>;
   try {
     fields = z.record(z.string(), z.unknown()).parse(JSON.parse(line, visible));
   } catch {
-    // What was hidden in it was not a string.
+    // The hidden text in it was not a string.
     return line.trimEnd();
   }
   const [, ...others] = IDS.filter((name) => name in fields);

@@ -5,16 +5,16 @@ import type { ToolOutcome } from '../core/records/results.ts';
 import { endStatus, type OutcomeStatus } from '../core/records/turn.ts';
 import { StepClock } from './step-clock.ts';
 
-/** How a speculative model call ended. All but the first were of no use, and may have cost tokens. */
+/** How a speculative model call ended. Only a claimed one was of use; the others may have cost tokens. */
 const SPECULATIVE_CALL_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
 
 export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 
-/** Seconds: from a cached answer to a model that reasons for minutes. */
+/** Seconds: from a cached response to a model that reasons for minutes. */
 const CALL_BUCKETS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const QUICK_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-/** How work ended that began before its step was scheduled. All but the first were of no use. */
+/** How work ended that began before its step was scheduled. Only claimed work was of use. */
 const SPECULATIVE_STEP_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired'] as const;
 
 export type SpeculativeStepOutcome = (typeof SPECULATIVE_STEP_OUTCOMES)[number];
@@ -53,7 +53,7 @@ export class Metrics {
   );
   readonly stepOverhead = this.#histogram(
     'everturn_step_overhead_seconds',
-    "Time from the end of a turn's model or tool calls to the next, if this process made both and no failure was waited out",
+    "Time from the end of a turn's model or tool calls to the next, if this process made both, without waits to retry",
     QUICK_BUCKETS,
   );
   readonly steps = new StepClock(this.stepOverhead);
@@ -70,7 +70,7 @@ export class Metrics {
   );
   readonly modelInputsTruncated = this.#counter(
     'everturn_model_inputs_truncated_total',
-    'Answers to conversations of which the server of the model has dropped the beginning, by provider',
+    'Model messages for conversations of which the server of the model has dropped the beginning, by provider',
     'provider',
   );
   readonly modelCallsRefused = this.#counter(
@@ -118,7 +118,7 @@ export class Metrics {
   );
   readonly webhookBacklogAge = this.#gauge(
     'everturn_webhook_backlog_oldest_seconds',
-    'Time since the oldest delivery that is not over was created, across all processes',
+    'Time since the oldest delivery that is still to be sent was created, across all processes',
   );
   readonly readers = this.#gauge('everturn_readers', 'Open event streams of this API');
   readonly readersDisconnected = this.#counter(

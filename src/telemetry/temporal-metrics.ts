@@ -3,7 +3,7 @@ let metricsUrl: string | undefined;
 
 const TIMEOUT_MS = 2_000;
 
-/** Says where the metrics are. Called when the SDK's runtime is installed. */
+/** Sets the address of the metrics. Called when the SDK's runtime is installed. */
 export function servesTemporalMetrics(url: string): void {
   metricsUrl = url;
 }

@@ -118,7 +118,7 @@ export async function programIdentity(binary: string): Promise<string> {
 /**
  * Ends a server when this process exits without having stopped it, as after an uncaught exception. Only SIGKILL, and a
  * signal that is not handled, leave it running.
- * @returns a function to be called when the server has ended: its process id may be given to another program
+ * @returns a function to be called when the server has ended: its process id may be reused for another program
  */
 export function endAtExit(pid: number): () => void {
   const end = (): void => void signal(pid, 'SIGTERM');

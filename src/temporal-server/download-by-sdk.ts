@@ -12,7 +12,7 @@ const PROGRESS_MS = 10_000;
 
 /**
  * A download that receives nothing for this long is cancelled. Where the internet cannot be reached, some networks refuse
- * a connection and others never answer; the next way to install the CLI takes seconds.
+ * a connection and others never respond; the next way to install the CLI takes seconds.
  */
 const SILENCE_MS = 10_000;
 
@@ -30,7 +30,7 @@ export async function downloadBySdk({ folder, env, log }: InstallOptions): Promi
   const startedAt = Date.now();
   let reportedAt = startedAt;
   let grownAt = startedAt;
-  // Before the download's server has answered there is no file.
+  // Before the download's server has responded there is no file.
   let size = -1;
   try {
     for (let ended = false; ;) {

@@ -88,7 +88,7 @@ async function checkTemporalCli(file: string): Promise<string | undefined> {
   let output: string;
   try {
     ({ stdout: output } = await run(file, ['--version'], {
-      // One that needs more would not run as the server either.
+      // A CLI that needs more variables would not run as the server either.
       env: temporalEnv(process.env),
       timeout: VERSION_MS,
       killSignal: 'SIGKILL',

@@ -3,7 +3,7 @@ import { downloadBySdk } from './download-by-sdk.ts';
 import { installByPip } from './install-by-pip.ts';
 import type { InstallOptions } from './install-options.ts';
 
-/** A way to install the CLI. SECURITY.md says what vouches for each. */
+/** A way to install the CLI. SECURITY.md explains what vouches for each. */
 interface Installer {
   /** For the log and for errors. */
   title: string;

@@ -73,7 +73,7 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
     void ended.then((how) => failed.abort(new Error(how)));
     const signal = AbortSignal.any([failed.signal, stop]);
     await waitUntilReady({ port, namespace, timeoutMs: START_MS, signal });
-    // Another program's server may have answered, on a port that this one could not get.
+    // Another program's server may have responded, on a port that this one could not get.
     failed.signal.throwIfAborted();
     await checkListener(port);
     await rm(setupMarker(home), { force: true });

@@ -4,8 +4,8 @@ import { withBuildFolder } from '../lib/build-folder.ts';
 import { makeFolder } from '../lib/make-folder.ts';
 
 /**
- * Creates programs in an empty folder and moves them into `binDir`. The moves are atomic, so the cache only has
- * complete programs that run, even with concurrent installations.
+ * Creates programs in an empty folder and moves them into `binDir`. The moves are atomic, so the cache only contains
+ * complete programs that can be executed, even with concurrent installations.
  *
  * @param make returns the files by their names in the cache; it throws if one of them does not run
  */

@@ -7,15 +7,15 @@ import { isRunning, pidScope } from '../lib/processes.ts';
 
 const serverRecord = z.object({
   pid: z.int().positive(),
-  /** As `startOf` gives it, because another program may get the id later. */
+  /** As `startOf` returns it, because another program may get the id later. */
   start: z.string(),
   /** The start of the machine and the container in which the id is valid. */
   scope: z.string(),
   databaseFile: z.string(),
   port: z.int().min(1).max(65_535),
-  /** As `programIdentity` gives it. */
+  /** As `programIdentity` returns it. */
   program: z.string(),
-  /** As `settingsArguments` gives them. */
+  /** As `settingsArguments` returns them. */
   settings: z.array(z.string()),
 });
 

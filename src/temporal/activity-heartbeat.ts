@@ -45,7 +45,7 @@ interface HeartbeatOptions<T> {
   details?: () => unknown;
   /** What the attempt has called so far. */
   called?: () => Called;
-  /** Told of an attempt after which the activity is repeated: this one or, if that was lost, the one before. */
+  /** Called with an attempt after which the activity is repeated: this one or, if that was lost, the one before. */
   onRetry?: (failed: Attempt) => void;
   /** Runs instead of the work when too many attempts were lost. Default: a non-retryable failure. */
   giveUp?: (attempts: OwnAttempts) => Promise<T>;

@@ -33,7 +33,7 @@ export interface DescribedActivity {
   heartbeatAt: string | undefined;
   worker: string | undefined;
   lastFailure?: { type: string | undefined; message: string };
-  /** As far as they are known; the last one has not ended. */
+  /** The attempts that are known; the last one has not ended. */
   attempts: Attempt[];
 }
 
@@ -123,7 +123,7 @@ async function reportedAttempts(
   details: temporal.api.common.v1.IPayloads | null | undefined,
 ): Promise<Attempt[]> {
   const context = { type: 'activity', isLocal: false, namespace, workflowId } as const;
-  // What cannot be decrypted takes nothing else with it.
+  // Attempts that cannot be decrypted must not fail the whole description.
   const decoded = decodeArrayFromPayloads(loadedDataConverter, details?.payloads, context).catch(() => []);
   const [report] = await decoded;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `withHeartbeat`

@@ -47,7 +47,7 @@ export interface HistoryPage {
 export interface FollowOptions {
   /** Waits for further events until the run ends, or the signal is aborted, which throws. */
   follow?: AbortSignal | undefined;
-  /** Decides when a reader that follows reads on; default: after a short pause. */
+  /** Decides when a reader that follows reads the next page; default: after a short pause. */
   pace?: { next: () => Promise<void> } | undefined;
 }
 
@@ -92,7 +92,7 @@ const REVERSE_PAGE_SIZE = 50;
 /** The pause between two polls of a reader that follows, if it has no pace of its own. */
 const POLL_INTERVAL_MS = 10;
 
-/** The server answers a long poll within 20 s; a poll that takes longer than this was lost. */
+/** The server responds to a long poll within 20 s; a poll that takes longer than this was lost. */
 const LONG_POLL_DEADLINE_MS = 40_000;
 
 /**

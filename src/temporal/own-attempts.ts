@@ -4,7 +4,7 @@ import { cutPoint } from '../core/text.ts';
 import { redact } from '../lib/redact.ts';
 import { WORKER_IDENTITY } from './worker-identity.ts';
 
-/** What an attempt reports of itself and of those before it; absent in the reports of earlier versions. */
+/** The report of an attempt on itself and on those before it; absent in the reports of earlier versions. */
 export interface ReportedAttempts {
   attempts?: Attempt[];
 }
@@ -33,21 +33,21 @@ export class OwnAttempts {
     this.#called = called;
   }
 
-  /** Those that are kept, with this one as the last. */
+  /** The attempts that are kept, with this one as the last. */
   get all(): Attempt[] {
     return boundedAttempts([...this.#earlier, { ...this.#own, ...this.#called() }]);
   }
 
   /**
-   * A result with what the history does not have of its attempts.
-   * @param called what this attempt has called, as far as the result does not say it
+   * A result with the facts about its attempts that the history lacks.
+   * @param called what this attempt has called, as far as the result does not contain it
    */
   addTo<R extends object>(result: R, called = this.#called()): R & ReportedAttempts {
     if (this.#earlier.length === 0 && Object.keys(called).length === 0) return result;
     return { ...result, attempts: boundedAttempts([...this.#earlier, { number: this.#own.number, ...called }]) };
   }
 
-  /** This attempt has failed. Returns the error that ends it: one that ends the activity has its attempts, too. */
+  /** Records that this attempt has failed. Returns its error, with all attempts if it ends the activity. */
   failed(error: unknown): unknown {
     Object.assign(this.#own, { endedAt: new Date().toISOString() }, endOf(error));
     if (!(error instanceof ApplicationFailure) || !error.nonRetryable) return error;
@@ -63,19 +63,19 @@ export class OwnAttempts {
   }
 }
 
-/** The attempts before this one. One that has not reported its end was lost. */
+/** The attempts before this one. An attempt that has not reported its end was lost. */
 function endedBefore(
   { attempt, currentAttemptScheduledTimestampMs: scheduledAt }: AttemptInfo,
   reported: ReportedAttempts | undefined,
 ): Attempt[] {
-  // The first heartbeat comes a second after the first attempt has begun. Of several without one, nothing is known.
+  // The first attempt sends its first heartbeat after a second. Nothing is known of several attempts without one.
   const before = reported ? (reported.attempts ?? []) : attempt === 2 ? [{ number: 1 }] : [];
   return before.map((one) =>
     one.outcome ? one : { ...one, outcome: 'lost', endedAt: new Date(scheduledAt).toISOString() },
   );
 }
 
-/** What the next attempt, and the user, are told of a failure. Only an `ApplicationFailure` has a text for users. */
+/** The facts about a failure for the next attempt and the user. Only an `ApplicationFailure` has a text for users. */
 function endOf(error: unknown): Pick<Attempt, 'outcome' | 'failure' | 'reason'> {
   if (error instanceof CancelledFailure) return { outcome: 'cancelled' };
   if (!(error instanceof ApplicationFailure)) return { outcome: 'failed', failure: 'unavailable' };

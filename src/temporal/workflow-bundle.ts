@@ -29,7 +29,7 @@ interface BundleOptions {
    * which runs outside of the sandbox, encrypts.
    */
   encodesFailures?: boolean;
-  /** Workers that have a version need a bundle that says which workflows stay with it. */
+  /** Workers that have a version need a bundle that declares which workflows stay with it. */
   isVersioned?: boolean;
 }
 

@@ -71,8 +71,8 @@ class WatchedThread extends WorkerThreadClient {
   }
 
   /**
-   * Terminates the thread if it answers no request for {@link BLOCKED_SECONDS}, and calls `onBlocked` with the runs whose
-   * requests are open.
+   * Terminates the thread if it responds to no request for {@link BLOCKED_SECONDS}, and calls `onBlocked` with the
+   * workflow runs whose requests are open.
    */
   watch(onBlocked: (runIds: string[]) => void): void {
     // Ticks are counted, not time: a process that was stopped for a while gets one tick when it continues.

@@ -7,7 +7,7 @@ import type { AgentTool } from './toolset.ts';
 
 type ParsedArguments =
   | { ok: true; value: Record<string, unknown> }
-  /** `pointer`: the place of the first problem, as a JSON pointer. */
+  /** `pointer`: the JSON pointer to the first problem. */
   | { ok: false; message: string; pointer: string };
 
 /** Above what a model writes in one message. */
@@ -20,20 +20,20 @@ const VALIDATE_MS = 20;
 
 const LIMITS = { validateMs: VALIDATE_MS, allErrors: false };
 const argumentValidators = new SchemaValidators({ ...LIMITS, defaultsAreOptional: true });
-/** Those of the conditions on arguments, and of answers to the questions of servers. */
+/** The validators of conditions on arguments, and of answers to the questions of servers. */
 export const conditionValidators = new SchemaValidators(LIMITS);
 
 /**
- * Parses the arguments of a call as a model wrote them. Those of a tool of an MCP server, registered or inline, are not
- * validated against its schema: where that and the server disagree, the server decides. Those of all other tools are.
+ * Parses the arguments of a call as a model wrote them. Arguments for a tool of an MCP server, registered or inline,
+ * are not validated: where its schema and the server disagree, the server decides. Arguments for all other tools are.
  */
 export function parseModelArguments({ info, parameters }: Pick<AgentTool, 'info' | 'parameters'>, text: string) {
   return parseArguments(info.type === 'mcp' ? {} : parameters, text);
 }
 
 /**
- * Parses the arguments of a tool call, and validates them against the tool's schema, of which a missing property with a
- * default is no violation. Empty text is `{}`.
+ * Parses the arguments of a tool call, and validates them against the tool's schema. A missing property with a default
+ * is no violation. Empty text is `{}`.
  */
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
@@ -72,11 +72,11 @@ export function fitsSchema(schema: object, value: unknown): boolean | undefined 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
   const errors = misfits(argumentValidators, schema, value, values) ?? [];
   const [first] = errors;
-  return first ? problem(`do not fit the tool's schema: ${describeAll(errors)}`, placeOf(first)) : { ok: true, value };
+  return first ? problem(`do not fit the tool's schema: ${describeAll(errors)}`, pathOf(first)) : { ok: true, value };
 }
 
 /**
- * Why a value does not fit a server's schema, with the place as a JSON pointer; undefined if it does, or if the schema
+ * Why a value does not fit a server's schema, with the JSON pointer to the part; undefined if it fits, or if the schema
  * cannot be checked within the limits: the server validates in any case. `values`: how many values are in the value.
  */
 export function schemaProblem(schema: object, value: object, values = 1): string | undefined {
@@ -85,8 +85,8 @@ export function schemaProblem(schema: object, value: object, values = 1): string
 }
 
 /**
- * Whether arguments violate the schema of their tool. Those that cannot be checked within the limits do: a server must not
- * relax a policy by a schema that is broken or too large.
+ * Whether arguments violate the schema of their tool. Arguments that cannot be checked within the limits do: a server
+ * must not relax a policy by a schema that is broken or too large.
  */
 export function argumentsViolate(schema: object, args: Record<string, unknown>): boolean {
   return misfits(argumentValidators, schema, args)?.length !== 0;
@@ -112,8 +112,8 @@ function describeAll(errors: ErrorObject[]): string {
   return [...new Set(shown.map(describe))].join('\n');
 }
 
-/** Where a value is missing or wrong, as a JSON pointer. */
-function placeOf({ instancePath, params }: ErrorObject): string {
+/** The JSON pointer to a missing or wrong value. */
+function pathOf({ instancePath, params }: ErrorObject): string {
   const key: unknown = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty;
   return typeof key === 'string' ? `${instancePath}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath;
 }

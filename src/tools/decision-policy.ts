@@ -7,11 +7,11 @@ import { asksForTools } from '../spec/code-actions.ts';
 import { conditionValidators, fitsSchema, argumentsViolate } from './arguments.ts';
 import { argumentSchema, type AgentTool } from './toolset.ts';
 
-/** What rules say of calls, beside the policies of the agent. Features give them: see `CallHandling.rules`. */
+/** The rules on calls, beside the policies of the agent. Features provide them: see `CallHandling.rules`. */
 export interface CallRules {
-  /** What the call does, if it is one on which rules decide. */
+  /** The action of a call on which rules decide; undefined for other calls. */
   actionOf: (tool: Pick<AgentTool, 'info'>) => CallAction | undefined;
-  /** What the rules that match say; undefined if none does. */
+  /** The decision of the rules that match; undefined if none does. */
   decide: (tool: Pick<AgentTool, 'info'>, args: Record<string, unknown>) => RuledDecision | undefined;
 }
 
@@ -29,17 +29,17 @@ export interface Decision {
 
 /**
  * How long the conditions of all policies may take for one call, in milliseconds of processor time: each has a limit of
- * its own, but there may be 100. Those that are not reached in time are like those that cannot be evaluated.
+ * its own, but there may be 100. A condition that is not reached in time counts as one that cannot be evaluated.
  */
 const MAX_CONDITIONS_MS = 100;
 
 /**
  * Decides on a call of any tool: by the first of the agent's policies that fits it, else by the
- * `require_approval_for_tools` of its server, if it has one, and by what `approvals` of `code_actions` say of tools.
- * Policies before that one which may fit count as well, and the strictest decision holds: arguments that the server may
- * read as others must not be a way around a later policy. The operator's policy may require an approval that the agent's
- * does not. Rules that match replace what happens without a policy, and make that of a policy stricter; who decides is the
- * policy's.
+ * `require_approval_for_tools` of its server, if it has one, and by the `approvals` of `code_actions` for tools.
+ * Earlier policies that may fit count as well, and the strictest decision holds: arguments that the server may read as
+ * others must not be a way around a later policy. The operator's policy may require an approval that the agent's does
+ * not. Rules that match replace the decision without a policy, and make the decision of a policy stricter; the policy
+ * still determines who decides.
  */
 export function decideCall(
   spec: AgentSpec,
@@ -50,8 +50,8 @@ export function decideCall(
   let used = 0;
   const evaluate = (schema: object, value: unknown): boolean | undefined => {
     if (used >= MAX_CONDITIONS_MS) return undefined;
-    // The first call of a process compiles, which must not decide it differently: the request that has brought the
-    // schema was bounded in that.
+    // Before the time is measured: the first call of a process compiles the schema, and must not be decided
+    // differently. The request that brought the schema has bounded the time of its compilation.
     conditionValidators.of(schema);
     const ms = cpuStopwatch();
     const fits = fitsSchema(schema, value);
@@ -73,7 +73,7 @@ export function mayAsk(spec: AgentSpec, { run, ...tool }: AgentTool, rules?: Pic
   return candidates.some(({ decision }) => decision === 'ask');
 }
 
-/** What the policies and rules that fit, or may fit, do with a call. There is at least one, and the strictest holds. */
+/** The decisions of the policies and rules that fit, or may fit, a call. There is at least one; the strictest holds. */
 function candidatesFor(
   spec: AgentSpec,
   { run, ...called }: MatchedCall & Pick<AgentTool, 'run'>,
@@ -104,8 +104,8 @@ function candidatesFor(
 }
 
 /**
- * Whether calls that no policy and no rule decides wait for an approval. What `approvals` of `code_actions` say of tools
- * concerns all kinds but system tools, which have entries of their own there.
+ * Whether calls that no policy and no rule decides wait for an approval. The `approvals` of `code_actions` for tools
+ * apply to all kinds but system tools, which have entries of their own there.
  */
 function asksByDefault(spec: AgentSpec, { info, run }: Pick<AgentTool, 'info' | 'run'>): boolean {
   if (run.to === 'client') return false;
@@ -115,7 +115,7 @@ function asksByDefault(spec: AgentSpec, { info, run }: Pick<AgentTool, 'info' | 
 interface Candidate {
   decision: Decision['decision'];
   policy?: DecisionPolicy;
-  /** Whether the policy fits depends on what cannot be evaluated. */
+  /** It cannot be evaluated whether the policy fits. */
   mayFit?: true;
 }
 
@@ -135,9 +135,9 @@ interface MatchedCall {
 }
 
 /**
- * Whether a policy fits a call; undefined if it may, which cannot be evaluated. A server may fill in the default of a
- * missing argument, and read one of a wrong type as another value. A policy with conditions that asks or denies may fit
- * such a call, and one that allows does not.
+ * Whether a policy fits a call; undefined if that cannot be evaluated. A server may fill in the default of a missing
+ * argument, and read an argument of a wrong type as another value. A policy with conditions that asks or denies may fit
+ * such a call; a policy with conditions that allows does not.
  */
 function matches(
   { match, decision }: DecisionPolicy,
@@ -204,8 +204,8 @@ const MAX_NAMED = 10;
 const MAX_NAME_LENGTH = 64;
 
 /**
- * The tools of an inline server that run unasked although no annotation says what they do, for the agent's author. A list
- * that is empty says that this is intended.
+ * A warning for the agent's author: the tools of an inline server that run unasked although no annotation describes
+ * what they do. An empty list declares that this is intended.
  */
 export function unaskedWarnings(spec: AgentSpec, server: McpServer, tools: readonly AgentTool[]): string[] {
   if (server.type !== 'inline' || server.require_approval_for_tools?.length === 0) return [];
@@ -251,11 +251,11 @@ export function fitsWildcards(pattern: string, text: string): boolean {
 /** The default of the argument at a JSON pointer, or of one that contains it. */
 function defaultAt(schema: unknown, pointer: string): unknown {
   const names = pointer.split('/').slice(1);
-  let [place, found] = [schema, undefined as unknown];
+  let [part, found] = [schema, undefined as unknown];
   for (const [i, name] of names.entries()) {
-    place = valueAt(place, `/properties/${name}`);
+    part = valueAt(part, `/properties/${name}`);
     const rest = names.slice(i + 1).map((one) => `/${one}`);
-    found = valueAt(valueAt(place, '/default'), rest.join('')) ?? found;
+    found = valueAt(valueAt(part, '/default'), rest.join('')) ?? found;
   }
   return found;
 }

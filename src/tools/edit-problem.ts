@@ -18,7 +18,7 @@ interface EditCheckSources {
   rules: (spec: AgentSpec, scope: Pick<ToolScope, 'sessionId'>) => Promise<CallRules | undefined>;
 }
 
-/** Makes the check of edits by which the API answers; the activity that runs a call repeats it. */
+/** Makes the check of edits for the API; the activity that runs a call repeats it. */
 export function createEditCheck({ catalog, toolsets, rules }: EditCheckSources): EditCheck {
   return async ({ specHash, call, ...scope }) => {
     const spec = await catalog.agents.spec(specHash);
@@ -34,9 +34,9 @@ export function createEditCheck({ catalog, toolsets, rules }: EditCheckSources):
 }
 
 /**
- * Why a call must not run with the arguments that a person has given it: they do not fit the schema that the tool has
- * now, or a policy other than the one that the decision was made by applies to them. Otherwise an edit would be a way
- * around a stricter policy.
+ * Why a call must not run with the arguments that a person has edited: they do not fit the tool's current schema, or
+ * the policy that applies to them is not the one that the decision was made by. Otherwise an edit would be a way around
+ * a stricter policy.
  */
 export function editProblem(
   spec: AgentSpec,

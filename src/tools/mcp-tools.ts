@@ -37,9 +37,9 @@ interface McpToolsOptions {
   registry: McpRegistry;
   pool: McpPool;
   metrics: Metrics;
-  /** What the servers of sessions are given by their clients; undefined for a session without. */
+  /** What clients give to the MCP servers of a session; undefined for a session without such values. */
   runSecrets: { get: (sessionId: string) => Promise<string | undefined> };
-  /** What the author of an agent should know of it that concerns one of its servers. Never rejects. */
+  /** The warnings for the author of an agent that concern one of its servers. Never rejects. */
   warningsAbout: (server: string, spec: AgentSpec) => Promise<string[]>;
   log: Logger;
 }
@@ -72,7 +72,7 @@ export function agentTools(
   );
 }
 
-/** By default only the operator's servers are believed that a tool changes nothing. */
+/** By default only annotations of the operator's servers are trusted to say that a tool changes nothing. */
 function mayBeginAhead({ type, begin_ahead: isAllowed }: McpServer): boolean {
   return isAllowed ?? type !== 'inline';
 }
@@ -139,7 +139,7 @@ export class McpTools implements ToolKind {
       mayRepeat,
     };
     let end = await callInRounds({ ...rounds, resumed });
-    // Here, so that what a server asks, and the state that it wants back, are not stored.
+    // Cancelled here, so that the questions of a server, and the state that it wants back, are not stored.
     while (spec.declinesQuestions && end.status === 'asks') {
       end = await callInRounds({ ...rounds, resumed: { ...end, answer: { action: 'cancel' } } });
     }
@@ -155,7 +155,7 @@ export class McpTools implements ToolKind {
   ): Promise<ServerForRun> {
     const lookUp = await retryWhileUnavailable(() => this.#lookUp(spec, scope), signal);
     const servers = spec.mcp_servers ?? [];
-    // An agent may have a server twice, with other credentials; and it may have been renamed since the call.
+    // An agent may have a server twice, with different credentials; and it may have been renamed since the call.
     const namesake = servers.filter((one) => one.name === serverName);
     for (const server of [...namesake, ...servers]) {
       const { endpoint, context, policy, refusal } = lookUp(server);
@@ -219,10 +219,10 @@ export class McpTools implements ToolKind {
     return { connected: [connected], tools, unavailable: [], instructions };
   }
 
-  /** Looks up the servers of an agent in a session, with what its run gives to them. */
+  /** Looks up the servers of an agent in a session, with the values that the client of a run has given them. */
   async #lookUp({ givenToServers }: AgentSpec, { sessionId, owner }: ToolScope): Promise<LookUp> {
     const stored = givenToServers && (await this.#options.runSecrets.get(sessionId));
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the run API
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the Runs API
     const secrets = stored === undefined ? undefined : (JSON.parse(stored) as ServerSecrets);
     return (server) => {
       const policy = this.#options.registry.policy(server);

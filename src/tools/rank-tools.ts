@@ -12,7 +12,7 @@ const MIN_PREFIX_LENGTH = 3;
 const K1 = 1.2;
 const B = 0.75;
 
-/** What is read of a tool. */
+/** The fields of a tool that are read. */
 export type RankedTool = Pick<AgentTool, 'name' | 'description' | 'parameters' | 'info'>;
 
 /** A tool as a bag of words, each with the sum of its weights. */

@@ -49,8 +49,8 @@ const READ = {
 
 /**
  * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity
- * that receives the call answers it, since it has the conversation: a thread can read those of its own branch, and no
- * others.
+ * that receives the call also executes it, since it has the conversation: a thread can only read results and files of
+ * its own branch.
  */
 export const READ_TOOL_RESPONSE: SystemTool = {
   name: 'read_tool_response',
@@ -63,7 +63,7 @@ export const READ_TOOL_RESPONSE: SystemTool = {
   },
 };
 
-/** The bounds of the tool's schema, whose validation has a limited time, and may not have been completed. */
+/** The bounds of the tool's schema, checked again: the validation by it has a time limit and may be incomplete. */
 const input = z.object({
   tool_call_id: z.string().optional(),
   file: z.string().optional(),
@@ -72,7 +72,7 @@ const input = z.object({
   search: z.string().min(1).max(MAX_SEARCH_LENGTH).optional(),
 });
 
-/** The answer to a call, or why there is none. */
+/** The result of a call, or why there is none. */
 type ReadResult = { content: string } | { problem: string };
 
 export interface TextSources {
@@ -83,7 +83,7 @@ export interface TextSources {
 
 type LoadedText = { text: string } | { problem: string };
 
-/** Answers a call. Only results and files of `conversation`, the one that the model sees, are read. */
+/** Executes a call. Only results and files of `conversation`, the one that the model sees, are read. */
 export async function readToolResponse(
   conversation: readonly TranscriptItem[],
   args: Record<string, unknown>,

@@ -48,17 +48,17 @@ export const CANCELLED: UnstoredResult = {
   text: 'The tool call was cancelled while it ran.',
 };
 
-/** How a call has ended that its server has answered. */
+/** The outcome of a call to which its server has responded. */
 type Responded = Extract<CallOutcome, { status: 'result' | 'rejected' }>;
 
 export function hasResponded(outcome: CallOutcome | AskingCall): outcome is Responded {
   return outcome.status === 'result' || outcome.status === 'rejected';
 }
 
-/** The result of a call that its server has answered. */
-export function resultOf(answer: Responded): UnstoredResult {
-  if (answer.status === 'result') return returned(answer);
-  const { message, connection } = answer;
+/** The result of a call to which its server has responded. */
+export function resultOf(response: Responded): UnstoredResult {
+  if (response.status === 'result') return returned(response);
+  const { message, connection } = response;
   return { outcome: 'failed', text: `The tool call failed: ${message}`, noResult: 'protocol', connection };
 }
 
@@ -69,9 +69,9 @@ export function returned({ isError, foundTools, connection, ...result }: ToolRes
 }
 
 /**
- * An MCP result as a model reads it: a text, which names the files of the result, and these files. Structured content is
- * part of the text only if there is no text, image or resource: servers repeat in it what these say (MCP, "Structured
- * Content").
+ * An MCP result as a model reads it: a text, which names the files of the result, and these files. Structured content
+ * is part of the text only if there is no text, image or resource: servers repeat in it what these contain (MCP,
+ * "Structured Content").
  */
 export function readResult({
   content,

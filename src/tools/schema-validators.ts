@@ -68,7 +68,7 @@ export class SchemaValidators {
     return this.compile(schema).validator;
   }
 
-  /** A schema that is known is not compiled again, and has the time that it took. */
+  /** A known schema is not compiled again; its `ms` is the time that its compilation took. */
   compile(schema: object): Compiled {
     const known = this.#byIdentity.get(schema);
     if (known !== undefined) return known;
@@ -132,7 +132,7 @@ function withOptionalDefaults<T>(schema: T): T | Record<string, unknown> {
   return withParts(own, withOptionalDefaults);
 }
 
-/** An error with its place in the value, as a JSON pointer. */
+/** An error, with the JSON pointer to the part of the value. */
 export function describe({ instancePath, message, keyword, params }: ErrorObject): string {
   const detail =
     keyword === 'additionalProperties' || keyword === 'unevaluatedProperties'

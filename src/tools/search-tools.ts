@@ -17,17 +17,17 @@ const MAX_DESCRIPTION_BYTES = 2 * 1024;
 /** A larger schema is omitted; the model gets it when the tool is offered. */
 const MAX_SCHEMA_BYTES = 8 * 1024;
 
-/** What the code of an agent has. Features give it. */
+/** The tools for the code of an agent. Features provide them. */
 export interface SearchedCode {
-  /** How code calls its tools, by those of `tools` that it may call. */
+  /** How code calls those of `tools` that it may call. */
   uses: (tools: Iterable<AgentTool>) => ReadonlyMap<AgentTool, () => UseInCode>;
-  /** What else it can import: by words, it ranks before the tools of servers. */
+  /** Other tools that it can import: in the ranking by words, they precede the tools of servers. */
   others: ImportableTool[];
-  /** Ranks by more than words, for agents that have that. `tools` are all that are searched. */
+  /** Improves the ranking by words, for agents with this option. `tools`: all that are searched. */
   improve?: <T extends RankedTool>(ranking: { query: string; tools: T[]; byWords: T[] }) => Promise<T[]>;
 }
 
-/** Finds what the code of an agent has. */
+/** Finds the tools for the code of an agent. */
 export type SearchCode<Services> = (
   call: Pick<RunOptions, 'spec' | 'scope' | 'signal'>,
   services: Services,
@@ -39,7 +39,7 @@ export interface UseInCode {
   signature: string;
 }
 
-/** What code can import although no server has it. */
+/** A tool that code can import although it belongs to no server. */
 export type ImportableTool = RankedTool & UseInCode;
 
 /** Lets the model search for deferred tools, and for those of its code. */

@@ -82,7 +82,7 @@ const LISTS = ['enable_tools', 'disable_tools', 'preload_tools', 'require_approv
 /** The most warnings for one server of an agent. */
 const MAX_WARNINGS = 10;
 
-/** What an agent's lists name that is no tool of the server, for the agent's author. */
+/** Warnings for the agent's author: the entries of its lists that name no tool of the server. */
 export function selectorWarnings(spec: McpServer, tools: readonly Tool[]): string[] {
   const unknown = LISTS.flatMap((list) =>
     toolNamesIn(spec[list])

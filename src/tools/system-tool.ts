@@ -13,7 +13,7 @@ import type { RunOptions } from './tool-kind.ts';
 import type { ServerRun } from './toolset.ts';
 
 /**
- * A tool of the server: what it offers to an agent, and how a call of it is answered. `Services` is what it is routed or
+ * A tool of the server: what it offers to an agent, and how a call of it is handled. `Services` is what it is routed or
  * run with. Features name theirs in their `feature.ts`.
  */
 export type SystemTool<Services = unknown> = {
@@ -22,12 +22,12 @@ export type SystemTool<Services = unknown> = {
   offer: (spec: AgentSpec) => Omit<OfferedTool, 'name'> | undefined;
 } & ({ answeredBy: 'client' } | RoutedTool<Services> | RunTool<Services> | SandboxTool);
 
-/** Its calls are answered, or passed to another agent, by the activity that receives them. */
+/** The activity that receives a call executes it, or passes it to another agent. */
 interface RoutedTool<Services> {
   /** Whether a thread can use the tool now. */
   isOffered: (user: ToolUser) => boolean;
   route: (call: RoutableCall, services: Services) => Promise<RoutedCall> | RoutedCall;
-  /** For agents whose calls of it are decided: see `decision` of `SandboxTool`. */
+  /** For agents whose calls of the tool need a decision: see `decision` of `SandboxTool`. */
   decision?: (spec: AgentSpec) => SpecDecision | undefined;
 }
 
@@ -56,13 +56,13 @@ export interface ToolUser extends Pick<ModelCall, 'mayStart' | 'subAgent'> {
 export interface RoutableCall extends TextSources {
   call: ToolCallText;
   args: Record<string, unknown>;
-  /** The place of the call in its message. */
+  /** The position of the call in its message. */
   index: number;
   /** How the calls before it were routed. */
   earlier: readonly RoutedCall[];
   /** Set for a call of a client: see `AsDraft`. */
   asDraft: AsDraft | undefined;
-  /** The model call that the message answers. */
+  /** The model call that returned the message. */
   modelCall: ModelCall;
   conversation: readonly TranscriptItem[];
   signal: AbortSignal;
@@ -73,7 +73,7 @@ export interface RoutedCall {
   route: ToolRoute;
   /** Why the call cannot run. */
   problem?: string;
-  /** The result of a call that the conversation answers. */
+  /** The result of a call that was executed while it was routed. */
   content?: string;
   /** Default: succeeded, or failed if there is a problem. */
   outcome?: ToolOutcome;
@@ -84,7 +84,7 @@ export interface RoutedCall {
   started?: { thread: SubAgent; input: string };
 }
 
-/** How many agents the calls of a message have begun to work. */
+/** How many agents the calls of a message have started. */
 export function startedAgents(calls: readonly RoutedCall[]): number {
   return calls.filter(({ route }) => route.to === 'thread' || route.to === 'session' || 'startsTask' in route).length;
 }

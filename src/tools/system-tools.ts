@@ -29,13 +29,13 @@ export const ASK_USER_QUESTION: SystemTool = {
 /** The name that the web search of a provider has for its models. */
 const WEB_SEARCH = 'web_search';
 
-/** The names that tools of the client cannot have, for an agent that has its own of `tools`. */
+/** The names that tools of the client cannot have, for an agent that has those of `tools` that are offered to it. */
 export function reservedNames(spec: AgentSpec, tools: readonly SystemTool<never>[]): Set<string> {
   const names = tools.filter((tool) => tool.offer(spec)).map(({ name }) => name);
   return new Set([ASK_USER_QUESTION.name, ...names, ...(spec.webSearch ? [WEB_SEARCH] : [])]);
 }
 
-/** The names of an agent's tools that belong to no MCP server: those of servers have others. */
+/** The names of an agent's tools that belong to no MCP server. The tools of servers get other names. */
 export function takenNames(spec: AgentSpec, tools: readonly SystemTool<never>[]): Set<string> {
   const own = tools.filter((tool) => tool.offer(spec)).map(({ name }) => name);
   return new Set([...own, ...clientTools(spec).map(({ name }) => name)]);

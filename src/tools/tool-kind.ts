@@ -15,9 +15,9 @@ export interface ToolKind {
   /** The agent's tools of this kind. Unreachable servers are part of the result; throws only if `signal` is aborted. */
   tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools>;
   /**
-   * Runs a call of a tool of this kind until it has ended, or asks the user. Checks the operator's policy again, because it may have changed while the call
-   * waited for its approval.
-   * @throws only before the call was sent: an Error that says why it may not or cannot run, or the reason of the signal
+   * Runs a call of a tool of this kind until it has ended, or asks the user. Checks the operator's policy again,
+   * because it may have changed while the call waited for its approval.
+   * @throws only before the call was sent: an Error with the reason why it may not or cannot run, or that of the signal
    */
   run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall>;
 }

@@ -35,9 +35,9 @@ function inOrder(
   if (!order) return tools;
   const key = (source: ToolSource): string => Object.entries(source).join();
   const places = new Map(order.map((source, i) => [key(source), i]));
-  const placeOf = ({ name, info, run }: AgentTool): number => {
+  const positionOf = ({ name, info, run }: AgentTool): number => {
     const source = info.type === 'mcp' ? { server: info.serverName } : run.to === 'client' && { tool: name };
     return source ? (places.get(key(source)) ?? order.length) : -1;
   };
-  return new Map([...tools].toSorted(([, a], [, b]) => placeOf(a) - placeOf(b)));
+  return new Map([...tools].toSorted(([, a], [, b]) => positionOf(a) - positionOf(b)));
 }

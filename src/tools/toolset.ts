@@ -40,7 +40,7 @@ interface RouteRun extends Partial<DefaultDecision> {
 /** `code`: the cells of an agent that acts in code. */
 export type ToolCaller = 'model' | 'code';
 
-/** A tool of an agent, and who runs its calls. */
+/** A tool of an agent, and how its calls are run. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
   run: { to: 'client' } | RouteRun | ServerRun;
@@ -79,11 +79,11 @@ export interface Toolset {
   servers: McpInitialized['servers'];
   /** Servers whose tools cannot be offered, and why; `signIn` if the user has to sign in to them. */
   unavailable: { server: string; reason: string; signIn?: SignInNeed }[];
-  /** What MCP servers say about the use of their tools. */
+  /** The instructions of MCP servers for the use of their tools. */
   instructions?: { server: string; text: string }[];
 }
 
-/** What the record of an agent's servers says. Those that require a sign-in have a record of their own. */
+/** The content of the record of an agent's servers. Servers that require a sign-in have a record of their own. */
 export function foundServers({ servers, unavailable }: Pick<Toolset, 'servers' | 'unavailable'>): FoundServers {
   const missing = unavailable.flatMap(({ server: name, reason, signIn }) => (signIn ? [] : [{ name, reason }]));
   return { servers, ...(missing.length > 0 && { unavailable: missing }) };

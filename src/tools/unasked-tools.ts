@@ -16,8 +16,8 @@ const asking = new KeyedSemaphore(MAX_ASKING);
 /**
  * Connects to the inline servers of an agent, without anyone's sign-in and over connections that are closed at the end;
  * for at most four agents of the process at once.
- * @returns the warnings for those that have answered within 2 s, the wait for other agents included, each with its place
- *   in the spec
+ * @returns the warnings for servers that have responded within 2 s, the wait for other agents included, each with its
+ *   path in the spec
  */
 export async function unaskedTools(
   spec: AgentSpec,

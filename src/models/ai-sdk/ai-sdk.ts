@@ -32,13 +32,13 @@ import { portableSchema } from '../portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, ProviderAccess, SilenceLimits } from '../provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
-/** An answer in several responses, of which the provider ends all but the last one with a pause. */
+/** A message in several responses. The provider ends all but the last one with a pause. */
 export interface PausedResponse {
   /** Takes an event of a response. */
   add: (event: unknown) => void;
   /** Whether the response that was read ended with a pause. */
   readonly isPaused: boolean;
-  /** The body of the next request: the first one's, with what was said so far. */
+  /** The body of the next request: the first one's, with the content so far. */
   continued: (body: string) => string;
 }
 
@@ -58,22 +58,22 @@ export interface Dialect {
   callId?: (id: string) => string;
   /** The conversation as the provider accepts it. Default: as it is. */
   conversation?: (prompt: LanguageModelV4Prompt) => LanguageModelV4Prompt;
-  /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
+  /** Whether an event is the last one of a message. Default: the adapter detects it before the connection ends. */
   isLast?: (event: unknown) => boolean;
-  /** Continues the answers that the provider pauses. Default: it pauses none. */
+  /** Continues the messages that the provider pauses. Default: it pauses none. */
   paused?: () => PausedResponse;
-  /** The usage in an event of the stream, which is reported even if the answer breaks off. */
+  /** The usage in an event of the stream, which is reported even if the response breaks off. */
   usageIn: (event: unknown) => Usage | undefined;
   /** The tokens that are not text, in the usage as the provider has sent it. */
   mediaIn?: (usage: unknown) => MediaTokens;
-  /** The failure that an event reports. Default: the adapter notices it. */
+  /** The failure that an event reports. Default: the adapter detects it. */
   failureIn?: (event: unknown) => ModelError | undefined;
-  /** What the model said of its refusal. */
+  /** The model's explanation of its refusal. */
   refusalIn?: (metadata: SharedV4ProviderMetadata[string]) => string | undefined;
   lookup: LookupRequest;
 }
 
-/** Google's adapter continues an answer that reached the limit of one request, and Anthropic pauses long answers. */
+/** Google's adapter continues a message that reached the limit of one request, and Anthropic pauses long messages. */
 const MAX_CONTINUATIONS = 10;
 
 /** The adapters validate each event against unions: 24,000 values took 440 ms, and these take less than 100 ms. */
@@ -135,7 +135,7 @@ async function* readAnswer(
   }
 }
 
-/** Converts the parts of the streams of an answer to chunks. */
+/** Converts the parts of the streams of a message to chunks. */
 class StreamParts {
   readonly #dialect: Dialect;
   readonly #blocks = new Map<string, Block & { type: 'text' | 'reasoning' }>();
@@ -266,7 +266,7 @@ class StreamParts {
   }
 }
 
-/** An interrupted answer has no finish reason: it is requested again. */
+/** An interrupted message has no finish reason: it is requested again. */
 const FINISH_REASONS: Record<Exclude<LanguageModelV4FinishReason['unified'], 'error'>, FinishReason | undefined> = {
   stop: 'stop',
   length: 'length',
@@ -358,7 +358,7 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
       messages.push({ role: 'tool', content: [await toolResult(item, fileContent, dialect)] });
     else {
       const message = await assistantMessage(item.message, dialect, request);
-      // One of blank text alone is empty.
+      // A message of blank text alone is empty.
       if (message.content.length > 0) messages.push(message);
     }
   }

@@ -8,7 +8,7 @@ import type { AssistantPart, HostedSearch } from './hosted-search.ts';
 import { partsOf, type MessagePart } from '../message-blocks.ts';
 import type { ModelRequest } from '../provider.ts';
 
-/** An earlier answer, in the order in which the provider wrote its parts. */
+/** An earlier message, in the order in which the provider wrote its parts. */
 export async function assistantMessage(
   message: ModelMessage,
   { key, search, callId = acceptedId }: Pick<Dialect, 'key' | 'search' | 'callId'>,
@@ -54,8 +54,8 @@ function parsedArguments(text: string): unknown {
 }
 
 /**
- * What an answer's searches are in a later request: all of them, or none, and then no citations either, since they refer
- * to what was found. Undefined: none.
+ * The searches of an earlier message, as a later request contains them; undefined if one of them cannot be sent. The
+ * citations are then left out, too, since they refer to the results.
  */
 function sentSearches(
   parts: MessagePart[],

@@ -37,7 +37,7 @@ function callError(error: APICallError): unknown {
 
 const told = z.object({ message: z.string() });
 
-/** A body in a form that the adapter does not know, of which it tells the status only. What is not JSON may be a page. */
+/** A body in a form unknown to the adapter, which reports only its status. A body that is not JSON may be a page. */
 function unknownBody({ responseBody = '', message }: APICallError): { data?: unknown; message: string } {
   const data = parsedJson(responseBody);
   if (data === undefined) return { message };

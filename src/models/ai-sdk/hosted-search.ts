@@ -13,11 +13,11 @@ export type AssistantPart = Extract<LanguageModelV4Message, { role: 'assistant' 
 /** The web search of a provider whose protocol an adapter of the AI SDK speaks. */
 export interface HostedSearch {
   tool: (options: WebSearch) => LanguageModelV4ProviderTool;
-  /** Reads the searches of one answer from the parts of its stream. */
+  /** Reads the searches of one message from the parts of its stream. */
   reader: () => (part: LanguageModelV4StreamPart) => ModelChunk | undefined;
   /** The citations in the fields of a text. */
   cited?: (fields: Record<string, unknown>) => Citation[];
-  /** What the provider did in an earlier answer, as it expects it back; undefined if it cannot be sent. */
+  /** What the provider did in an earlier message, as it expects it back; undefined if it cannot be sent. */
   sent: (hosted: HostedPart, fields: Record<string, unknown>) => AssistantPart | undefined;
   /** The fields of a text with these citations. */
   citing?: (citations: Citation[]) => SharedV4ProviderOptions[string];

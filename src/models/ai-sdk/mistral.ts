@@ -68,7 +68,7 @@ function inOrder(prompt: LanguageModelV4Prompt): LanguageModelV4Prompt {
   return ordered;
 }
 
-/** Images that another model has drawn cannot be sent as its own; a message of nothing else is none. */
+/** Images that another model has drawn cannot be sent as its own; a message of nothing else is left out. */
 function withoutImages(message: LanguageModelV4Message & { role: 'assistant' }): LanguageModelV4Message[] {
   const content = message.content.filter(({ type }) => type !== 'file');
   return content.length > 0 ? [{ ...message, content }] : [];

@@ -11,7 +11,7 @@ const DEFAULT_URL = 'https://api.anthropic.com/v1';
 /** Smaller budgets are rejected. */
 const MIN_THINKING_TOKENS = 1_024;
 
-/** The event at the beginning of an answer counts the input, the one at its end the output. */
+/** The event at the beginning of a message counts the input, the one at its end the output. */
 const messageStart = z.object({
   type: z.literal('message_start'),
   message: z.object({

@@ -3,7 +3,7 @@ import { parsedJson } from '../../lib/json.ts';
 import { ModelError } from '../model-error.ts';
 import type { PausedResponse } from '../ai-sdk/ai-sdk.ts';
 
-/** Characters of what an answer has said before its pauses: Anthropic takes requests of at most 32 MB. */
+/** Characters of a message before its pauses: Anthropic takes requests of at most 32 MB. */
 const MAX_SENT_LENGTH = 32_000_000;
 
 type Block = Record<string, unknown>;
@@ -29,8 +29,8 @@ const events = z.discriminatedUnion('type', [
 const request = z.looseObject({ messages: z.array(z.unknown()) });
 
 /**
- * Continues an answer that ends with `pause_turn`, as it does after many searches: the request is repeated with what was
- * said so far as its last message, unchanged, block by block.
+ * Continues a message that ends with `pause_turn`, as it does after many searches: the request is repeated with the
+ * blocks so far, unchanged, as its last message.
  * https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools
  */
 export class AnthropicPause implements PausedResponse {

@@ -33,7 +33,7 @@ const citations = z.object({
   ),
 });
 
-/** Anthropic's web search. Its results and citations have encrypted fields, which it expects back with the answer. */
+/** Anthropic's web search. Its results and citations have encrypted fields, which it expects back with the message. */
 export const anthropicSearch: HostedSearch = {
   tool: ({ allowed_domains: allowedDomains, max_uses: maxUses, user_location: location }) => ({
     type: 'provider',

@@ -32,7 +32,7 @@ const counted = z.object({
   }),
 });
 
-/** An answer that ends with a continuation is continued by another request. */
+/** A message that ends with a continuation is continued by another request. */
 const ended = z.object({
   candidates: z.tuple([z.object({ finishReason: z.string().refine((reason) => reason !== 'CONTINUATION') })]),
 });

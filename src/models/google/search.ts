@@ -7,7 +7,7 @@ import { blockFields } from '../message-blocks.ts';
 import { ModelError } from '../model-error.ts';
 import type { ModelChunk } from '../provider.ts';
 
-/** The one search of an answer whose searches have no ids: what it has found is reported at the end. */
+/** The id of the one search of a message whose searches have no ids: its results are reported at the end. */
 const SEARCH_ID = 'google_search';
 
 const grounding = z.object({
@@ -29,7 +29,7 @@ const grounding = z.object({
 
 type Grounding = z.infer<typeof grounding>['groundingMetadata'];
 
-/** What a search is in the stream of a model that may also call functions; it expects this back. */
+/** A search in the stream of a model that may also call functions; Google expects it back. */
 const serverTool = z.object({
   serverToolCallId: z.string(),
   serverToolType: z.string(),

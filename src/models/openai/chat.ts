@@ -26,7 +26,7 @@ import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from '../pr
 export function openAIProvider(options: OpenAIOptions & Pick<ProviderConfig, 'maxTokensParameter'>): ModelProvider {
   const { client, find } = createOpenAIClient(options);
   const { baseUrl } = options;
-  // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
+  // OpenAI renamed the parameter and rejects the old name for newer models; other servers only accept the old name.
   const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);
   const { maxTokensParameter = isNew ? 'max_completion_tokens' : 'max_tokens' } = options;
   return {
@@ -60,7 +60,7 @@ async function* readAnswer(
     hasCalls ||= part.toolCalls !== undefined;
     yield part;
   }
-  // Lenient servers send no reason: the marker is what tells such an answer from one that was cut off.
+  // Lenient servers send no reason: only the marker distinguishes their messages from those that were cut off.
   if (finishReason === undefined && end.wasReached) yield { finishReason: hasCalls ? 'tool_calls' : 'stop' };
 }
 
@@ -75,7 +75,7 @@ async function bodyOf(request: ModelRequest, maxTokensParameter: string): Promis
     stream_options: { include_usage: true },
     ...withoutNulls(params),
     ...options,
-    // Its name for samples without a header.
+    // OpenAI's name for samples without a header.
     ...(audio && { audio: { ...audio, format: audio.format === 'linear16' ? 'pcm16' : audio.format } }),
     ...(maxTokens && { [maxTokensParameter]: maxTokens }),
     ...(tools.length > 0 && {
@@ -98,13 +98,13 @@ function functionOf({ name, description, parameters }: OfferedTool): object {
   return { type: 'function', function: { name, description, parameters: portableSchema(parameters) } };
 }
 
-/** vLLM's form of an error inside a stream. OpenAI's client only knows that with an `error`. */
+/** vLLM's form of an error inside a stream. OpenAI's client only detects an error in a field `error`. */
 const flatError = z.looseObject({ object: z.literal('error'), message: z.string() });
 
-/** How answers end that are not whole: of OpenRouter and Mistral, and of DeepSeek. */
+/** The finish reasons of incomplete messages: of OpenRouter and Mistral, and of DeepSeek. */
 const FAILURES: ReadonlySet<string> = new Set(['error', 'insufficient_system_resource']);
 
-/** @throws ModelError if it reports that the answer has failed */
+/** @throws ModelError if the chunk reports that the response has failed */
 function chunkOf(chunk: ChatCompletionChunk): ModelChunk {
   // Kimi has the usage in the choice.
   const [choice]: (ChatCompletionChunk.Choice & { usage?: OpenAI.CompletionUsage })[] = chunk.choices ?? [];
@@ -215,7 +215,7 @@ function returnedFields(value: object = {}): { providerFields?: Record<string, u
   return fields.length > 0 ? { providerFields: Object.fromEntries(fields) } : {};
 }
 
-/** Some servers tell the tokens of images apart, too. */
+/** Some servers count the tokens of images separately, too. */
 type MediaTokens = { audio_tokens?: number | null; image_tokens?: number | null } | undefined;
 
 function usageOf(usage: OpenAI.CompletionUsage): Usage {
@@ -323,7 +323,7 @@ function withoutNulls(value: object): Record<string, unknown> {
 /** As much of the end of a body as holds the marker with white space around it. */
 const TAIL_BYTES = 64;
 
-/** Notices whether a stream of events has come to its `[DONE]`, which OpenAI's client does not tell. */
+/** Detects whether a stream of events has reached its `[DONE]`, which OpenAI's client does not report. */
 class EndMarker {
   #tail = '';
 

@@ -11,7 +11,7 @@ export type OpenAIOptions = ProviderAccess & SilenceLimits;
 
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
-/** A client of a server with OpenAI's API, and what that server says of a model. */
+/** A client of a server with OpenAI's API, and the lookup of a model there. */
 export function createOpenAIClient(
   { apiKey, baseUrl, headers, idleSeconds, onAnswer }: ProviderAccess & Pick<SilenceLimits, 'idleSeconds'>,
   bounds: Pick<ResponseBounds, 'maxValues'> = {},
@@ -25,7 +25,7 @@ export function createOpenAIClient(
     apiKey,
     baseURL: baseUrl ?? null,
     maxRetries: 0,
-    // The maximum duration of an answer. A silent answer is ended much earlier, by the idle timer.
+    // The maximum duration of a response. A silent response is ended much earlier, by the idle timer.
     timeout: MAX_ANSWER_MS,
     logLevel: 'off',
     defaultHeaders: headers,

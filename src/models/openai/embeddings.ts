@@ -6,7 +6,7 @@ import { createOpenAIClient, failureOf } from './client.ts';
 /** How many texts one request has at most. */
 export const MAX_BATCH = 32;
 
-/** As many numbers as the largest of the models in use give for a text. */
+/** The largest of the models in use return this many numbers for a text. */
 const MAX_DIMENSIONS = 4_096;
 
 /** For each number, and for what is around them. */
@@ -23,22 +23,22 @@ export type Embed = (texts: readonly string[], signal: AbortSignal) => Promise<F
 export function createEmbed(model: string, options: ProviderAccess & Pick<SilenceLimits, 'idleSeconds'>): Embed {
   const { client } = createOpenAIClient(options, { maxValues: MAX_VALUES });
   return async (texts, signal) => {
-    // Not all servers know the other format, base64, which the client asks for by itself.
+    // Not all servers support the other format, base64, which the client requests by default.
     const body = { model, input: [...texts], encoding_format: 'float' as const };
-    const answer: unknown = await client.embeddings.create(body, { signal }).catch((error: unknown) => {
+    const response: unknown = await client.embeddings.create(body, { signal }).catch((error: unknown) => {
       throw failureOf(error);
     });
-    return vectorsIn(answer, texts.length);
+    return vectorsIn(response, texts.length);
   };
 }
 
 /** Numbers are checked one by one in `unitVector`: a schema would collect an issue for each that is wrong. */
 const item = z.object({ index: z.int(), embedding: z.custom<unknown[]>((value) => Array.isArray(value)) });
 
-/** @throws ModelError unless the answer has one vector for each text, all of the same length */
-function vectorsIn(answer: unknown, count: number): Float32Array[] {
+/** @throws ModelError unless the response has one vector for each text, all of the same length */
+function vectorsIn(response: unknown, count: number): Float32Array[] {
   const data = z.array(z.unknown()).length(count).pipe(z.array(item));
-  const parsed = z.object({ data }).safeParse(answer);
+  const parsed = z.object({ data }).safeParse(response);
   if (!parsed.success) throw noEmbeddings(`a list of ${count} embeddings, each with an index, was expected`);
   const byIndex = new Map(parsed.data.data.map(({ index, embedding }) => [index, embedding]));
   const vectors = Array.from({ length: count }, (_, index) => unitVector(byIndex.get(index) ?? []));

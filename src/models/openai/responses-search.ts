@@ -29,7 +29,7 @@ const action = z.discriminatedUnion('type', [
 
 type SearchItem = ResponseOutputItem & { type: 'web_search_call' };
 
-/** What a search is doing, by its id. */
+/** The status of a search, by its id. */
 export function searching(id: string, status: 'in_progress' | 'searching'): ModelChunk {
   return { hosted: [{ type: 'call', id, status }] };
 }
@@ -40,8 +40,8 @@ export function searchBegun({ id }: SearchItem): ModelChunk {
 }
 
 /** A search that has ended, and what it has found. */
-export function searchEnded({ id, status, action: given }: SearchItem): ModelChunk {
-  const done = action.safeParse(given).data;
+export function searchEnded({ id, status, action: sent }: SearchItem): ModelChunk {
+  const done = action.safeParse(sent).data;
   const call: HostedPart = {
     type: 'call',
     id,
@@ -69,8 +69,8 @@ const annotation = z.object({
 });
 
 /** A citation of the text in progress; undefined for annotations that are none. */
-export function citing(given: unknown): ModelChunk | undefined {
-  const parsed = annotation.safeParse(given).data;
+export function citing(sent: unknown): ModelChunk | undefined {
+  const parsed = annotation.safeParse(sent).data;
   if (!parsed) return undefined;
   const { url, title, start_index: start, end_index: end } = parsed;
   const citation: Citation = {
@@ -82,7 +82,7 @@ export function citing(given: unknown): ModelChunk | undefined {
   return { citations: [citation] };
 }
 
-/** A search of an earlier answer: reasoning may only be followed by what followed it. What was found is not sent back. */
+/** A search of an earlier message: reasoning may only be followed by what followed it. Results are not sent back. */
 export function searchItem(hosted: HostedPart): ResponseInputItem[] {
   if (hosted.type === 'result' || !hosted.action) return [];
   const { id, action: done, status } = hosted;

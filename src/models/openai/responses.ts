@@ -35,8 +35,8 @@ import {
 } from './responses-search.ts';
 
 /**
- * What the answer has beside its texts. Nothing is stored, so without its encrypted content the reasoning of a step would
- * be lost to the next one. Models reason without being asked for an effort; those that cannot reject the request.
+ * Requested in addition to the texts. Nothing is stored, so without its encrypted content the reasoning of a step would
+ * be lost to the next one. Models also reason if no effort is requested; models without reasoning reject the request.
  */
 const ENCRYPTED_REASONING = 'reasoning.encrypted_content';
 
