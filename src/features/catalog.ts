@@ -61,7 +61,7 @@ export class Catalog extends KernelCatalog {
   }
 }
 
-/** What the kernel calls. */
+/** The hooks of the features that the kernel calls. */
 function featuresFor({ cipher }: Pick<CatalogOptions, 'cipher'>): CatalogFeatures {
   return {
     readers: FEATURES.flatMap(({ logReaders }) => logReaders?.(cipher) ?? []),

@@ -44,7 +44,7 @@ export async function writeEvents(db: Transaction<Tables>, events: OutboxEvent[]
   ];
 }
 
-/** Webhooks of the Agents API v2 get the changed states of sessions, the others the events that they name. */
+/** Webhooks of the Agents API v2 get the changed states of sessions; the others get the events that they list. */
 function isSubscribed(
   { face, events, agent_name: agentName }: Pick<WebhookRow, 'face' | 'events' | 'agent_name'>,
   event: OutboxEvent,

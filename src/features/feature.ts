@@ -14,18 +14,18 @@ import type { SignIns } from './sign-in/sign-ins.ts';
 import type { Skills } from './skills/skills.ts';
 
 /**
- * What a feature adds to logs, tools and model calls. Each is a folder with its `feature.ts`, if it adds any of them, and
- * a line in `FEATURES`, in the order of which they are called.
+ * What a feature adds to logs, tools and model calls. Each feature is a folder, with a `feature.ts` and a line in
+ * `FEATURES` if it adds any of them; they are called in that order.
  */
 export interface Feature extends Partial<Pick<CatalogFeatures, 'tablesOfSessions' | 'tablesOfTurns'>> {
   logReaders?: (cipher: Cipher) => LogReader[];
-  /** Its columns in the row of a turn that is accepted. */
+  /** The feature's columns in the row of an accepted turn. */
   columnsOf?: (turn: Parameters<CatalogFeatures['columnsOf']>[0], cipher: Cipher) => ColumnsOfTurn;
-  /** What its readers need to know of the start of a turn. */
+  /** Reads the start of a turn for the feature's `logReaders`. */
   readStart?: (start: ReadStart, sources: LogSources) => StartReading | Promise<StartReading>;
-  /** What they need to know of entries of a log. */
+  /** Reads new entries of a log for the feature's `logReaders`. */
   readEntries?: (added: AddedEntries, sources: LogSources) => EntriesReading | Promise<EntriesReading>;
-  /** Agents have them in this order. */
+  /** In the order in which agents have them. */
   tools?: readonly SystemTool<ToolServices>[];
   modelCallPart?: (sources: PartSources) => ModelCallPart;
 }
@@ -34,17 +34,17 @@ type ColumnsOfTurn = ReturnType<CatalogFeatures['columnsOf']>;
 type ReadStart = Parameters<LogReading['ofStart']>[0];
 type AddedEntries = Parameters<LogReading['ofEntries']>[0];
 
-/** What logs are read with. */
+/** The services with which logs are read. */
 export interface LogSources {
   catalog: Pick<KernelCatalog, 'sessions'>;
   logs: TurnLogReader;
   runStates: RunStates;
 }
 
-/** What tools are routed or run with. */
+/** The services with which tools are routed or executed. */
 export type ToolServices = SubAgentSources & SearchSources & { skills: Pick<Skills, 'read'> };
 
-/** What the parts of model calls work with. */
+/** The services for the parts of model calls. */
 export interface PartSources extends CodePartOptions {
   budgets: Pick<SharedBudgets, 'metered'>;
   files: FileTexts;

@@ -19,7 +19,7 @@ import { SIGN_IN } from './sign-in/feature.ts';
 import { SKILLS } from './skills/feature.ts';
 import { WEBHOOKS } from './webhooks/feature.ts';
 
-/** In the order in which they are called. Conversations are compacted with the texts of their files. */
+/** In the order of their calls: files are read before conversations, which contain their texts, are compacted. */
 export const FEATURES: readonly Feature[] = [
   RUN_SUPPORT,
   AGENT_SESSIONS,
@@ -43,12 +43,12 @@ export const SYSTEM_TOOLS: readonly SystemTool<ToolServices>[] = [
   READ_TOOL_RESPONSE,
 ];
 
-/** What features add to model calls. */
+/** The parts that features add to model calls. */
 export function modelCallParts(sources: PartSources): ModelCallPart[] {
   return FEATURES.flatMap(({ modelCallPart }) => modelCallPart?.(sources) ?? []);
 }
 
-/** Reads of logs what the `LogReader`s of the catalog store. */
+/** Reads from logs what the `LogReader`s of the catalog store. */
 export function openLogReading(sources: LogSources): LogReading {
   return {
     ofStart: (start) => merged(({ readStart }) => readStart?.(start, sources)),
@@ -56,7 +56,7 @@ export function openLogReading(sources: LogSources): LogReading {
   };
 }
 
-/** What each feature reads. One after the other, since they read the same log. */
+/** Merges what the features read. They run one after the other, since they read the same log. */
 async function merged(read: (feature: Feature) => object | Promise<object> | undefined): Promise<object> {
   const all = {};
   for (const feature of FEATURES) Object.assign(all, await read(feature));

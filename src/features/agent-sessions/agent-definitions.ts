@@ -19,7 +19,7 @@ interface NewDefinition {
   /** JSON, with the keys in the order of the schema: equal definitions are equal texts. */
   definition: string;
   description: string;
-  /** What the definition means to the engine now. */
+  /** The definition, resolved for the engine as of now. */
   spec: AgentSpec;
   message: string | undefined;
   createdBy: string;
@@ -40,7 +40,7 @@ interface AgentsQuery extends PageOf {
   name?: string | undefined;
   /** A part of the name or the description. */
   search?: string | undefined;
-  /** Only those whose names begin with this; `not`: only the others. */
+  /** Only agents whose names begin with this; `not`: only the others. */
   prefix?: { is: string } | { not: string } | undefined;
   sort: SortKey<'created_at' | 'name'>[];
 }
@@ -73,7 +73,7 @@ export class AgentDefinitions extends Store {
     return { ...row, definition: this.#opened(name, row.version, 'definition', row.definition) ?? undefined };
   }
 
-  /** Stores the first version of an agent. `exists` if there is one with this name. */
+  /** Stores the first version of an agent. `exists` if there is an agent with this name. */
   async create(definition: NewDefinition, now: string): Promise<Put> {
     const specHash = await this.#agents.putSpec(definition.spec, now);
     return this.db.transaction().execute(async (db) => {
@@ -138,8 +138,8 @@ export class AgentDefinitions extends Store {
   }
 
   /**
-   * A page of the newest versions of all agents. Undefined if it would have more than `maxLength` characters, as they are
-   * stored.
+   * A page of the newest versions of all agents. Undefined if the stored definitions would have more than `maxLength`
+   * characters.
    */
   async page(query: AgentsQuery, maxLength: number): Promise<RowPage<DefinedAgent> | undefined> {
     const { search } = query;

@@ -7,7 +7,7 @@ import { changeRows, countRows, Store } from '../../catalog/store.ts';
 /** A skill or an environment. */
 interface AgentPart {
   name: string;
-  /** Of an environment. */
+  /** The kind of an environment. */
   kind: string | null;
   description: string;
   /** JSON. */
@@ -34,7 +34,7 @@ export class AgentParts extends Store {
     return part?.definition;
   }
 
-  /** False if there is one with this name. */
+  /** Inserts a part. False if there is one with this name. */
   async insert(type: AgentPartType, part: AgentPart, now: string): Promise<boolean> {
     const row = { type, ...this.#seal(type, part), created_at: now, updated_at: now };
     const inserted = this.db.insertInto('agent_parts').values(row);
@@ -42,8 +42,8 @@ export class AgentParts extends Store {
   }
 
   /**
-   * Replaces a part by what `change` returns for its definition; if that throws, nothing is changed. False if there is
-   * none with this name.
+   * Replaces a part by the result of `change` for its definition; if `change` throws, nothing is changed. False if
+   * there is no part with this name.
    */
   async change(
     type: AgentPartType,
@@ -61,14 +61,12 @@ export class AgentParts extends Store {
     });
   }
 
-  /** False if there is none with this name. */
+  /** Deletes a part. False if there is none with this name. */
   async delete(type: AgentPartType, name: string): Promise<boolean> {
     return changeRows(this.db.deleteFrom('agent_parts').where('type', '=', type).where('name', '=', name));
   }
 
-  /**
-   * A page of the definitions, as JSON. Undefined if it would have more than `maxLength` characters, as they are stored.
-   */
+  /** A page of definitions (JSON). Undefined if the stored ones would have more than `maxLength` characters. */
   async page(type: AgentPartType, query: PartsQuery, maxLength: number): Promise<RowPage<string> | undefined> {
     const { search } = query;
     const { rows, total } =

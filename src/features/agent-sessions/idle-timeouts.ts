@@ -4,9 +4,9 @@ import { changeRows, Store } from '../../catalog/store.ts';
 
 const BATCH_SIZE = 100;
 
-/** Ends the sessions whose idle timeouts have ended, which no turn brings. */
+/** Emits the end of idle timeouts, which no turn causes. */
 export class IdleTimeouts extends Store {
-  /** Ends all whose timeouts have ended by now, and tells webhooks, each once, whichever process is the first. */
+  /** Emits the change of each session whose timeout has ended by `now`; concurrent processes emit it only once. */
   async end(now: string, stop: AbortSignal): Promise<void> {
     for (;;) {
       const due = await this.db

@@ -18,7 +18,7 @@ export interface SortKey<C extends string> {
   descending: boolean;
 }
 
-/** How many rows a search holds at once. */
+/** The number of rows that a search loads at once. */
 const BATCH = 500;
 
 /** Whether a column contains a text, regardless of case: of ASCII letters in SQLite. */

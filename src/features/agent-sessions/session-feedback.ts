@@ -5,12 +5,12 @@ interface Feedback {
   message: string | null;
 }
 
-/** The place of feedback on a session as a whole. */
+/** The value of the column `place` for feedback on a whole session. */
 const WHOLE_SESSION = -1;
 
-/** What the owners of sessions think of them, and of single events in them. */
+/** The feedback of owners on their sessions, and on single events. */
 export class SessionFeedback extends Store {
-  /** Stores feedback in place of an earlier one on the same event, or without an event on the same session. */
+  /** Stores feedback on an event or, without `event`, on the session; it replaces the earlier feedback on the same. */
   async put(on: { sessionId: string; event?: number }, feedback: Feedback, now: string): Promise<void> {
     const place = on.event ?? WHOLE_SESSION;
     const row = {

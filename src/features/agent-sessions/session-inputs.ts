@@ -4,13 +4,13 @@ import type { Cipher } from '../../encryption/cipher.ts';
 import type { Tables } from '../../catalog/schema.ts';
 import { addStoredBytes } from '../../catalog/stored-bytes.ts';
 
-/** How many requests may bring messages to a session that waits, and their JSON, in characters. */
+/** Limits of a queued session's messages: the requests that may add them, and the characters of their JSON. */
 const MAX_INPUTS = 100;
 const MAX_CHARACTERS = 40 * 1024 * 1024;
 
-/** Messages that one request brings. */
+/** The messages of one request. */
 export interface RequestInput {
-  /** Equal for a repetition. */
+  /** A repeated request has the same id. */
   requestId: string;
   input: InputItem[];
 }
@@ -24,8 +24,8 @@ export class SessionInputs {
   }
 
   /**
-   * Adds messages after those that the session has; those that a repetition brings are there. False if it has too many.
-   * `requestId` is null for the messages with which the session is created. The caller holds a lock on the session.
+   * Appends messages to those of the session; a repeated request adds nothing. False if the session would have too
+   * many. `requestId` is null for the messages with which the session is created. The caller has locked the session.
    */
   async add(
     db: Kysely<Tables>,
@@ -58,7 +58,7 @@ export class SessionInputs {
     return row !== undefined;
   }
 
-  /** Whether the session was given the messages of this request, also if its first turn has them by now. */
+  /** Whether the messages of this request were added to the session. True also after its first turn has taken them. */
   async hasRequest(db: Kysely<Tables>, sessionId: string, requestId: string): Promise<boolean> {
     const row = await db
       .selectFrom('session_inputs')
@@ -69,7 +69,7 @@ export class SessionInputs {
     return row !== undefined;
   }
 
-  /** The first turn has the messages; which requests brought them is kept, as long as the session. */
+  /** Deletes the messages, which the first turn now has. The ids of their requests are kept as long as the session. */
   async clear(db: Kysely<Tables>, sessionId: string): Promise<void> {
     await addStoredBytes(db, sessionId, -(await stored(db, sessionId)).characters);
     await db.deleteFrom('session_inputs').where('session_id', '=', sessionId).where('request_id', 'is', null).execute();
@@ -93,7 +93,7 @@ export class SessionInputs {
   }
 }
 
-/** The messages of a session: of how many requests, their characters, and the number of the last ones. */
+/** The stored messages of a session: their requests, their characters, and the number of the last request. */
 function stored(db: Kysely<Tables>, sessionId: string): Promise<{ count: number; characters: number; last: number }> {
   return db
     .selectFrom('session_inputs')

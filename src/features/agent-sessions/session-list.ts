@@ -5,7 +5,7 @@ import { aadForFirstMessage } from './session-requests.ts';
 import { sessionTexts } from './session-texts.ts';
 import { Store } from '../../catalog/store.ts';
 
-/** Which sessions a list includes. All bounds of times are inclusive. */
+/** The sessions that a list includes. All bounds of times are inclusive. */
 export interface SessionListFilter {
   subjectId?: string | undefined;
   groupId?: string | undefined;
@@ -36,15 +36,15 @@ export interface ListedSession {
   created_at: string;
   started_at: string | null;
   active_at: string;
-  /** Undefined if it has none. */
+  /** Undefined if the session has no message. */
   firstMessage: string | undefined;
   lastAnswer: string | undefined;
 }
 
-/** A list looks at this many sessions, the first in its order: the cost of a page is bounded, and so is its `total`. */
+/** A list reads only this many sessions, the first in its order: this bounds the cost of a page, and its `total`. */
 const MAX_LISTED = 10_000;
 
-/** Lists of sessions for the Agents API v2. An idle session whose timeout has ended is completed, also before it is swept. */
+/** Lists of sessions for the Agents API v2. An idle session is completed at its timeout, even before the sweep. */
 export class SessionList extends Store {
   async count(listing: Listing): Promise<number> {
     const { count } = await this.db
@@ -102,7 +102,7 @@ export class SessionList extends Store {
     return this.db.selectFrom('sessions as s').leftJoin('session_requests as r', 'r.session_id', 's.id');
   }
 
-  /** The first sessions of the list, of which those match that pass the filters without an index. */
+  /** The first sessions of the list by the indexed filters, then those of them that match the other filters. */
   #matching({ filter, order, now }: Listing) {
     const { subjectId, groupId, parentId, scheduleId, createdFrom, createdTo } = filter;
     const { agents, states, finishedFrom, finishedTo } = filter;
@@ -132,7 +132,7 @@ export class SessionList extends Store {
   }
 }
 
-/** The state of a session at a time, and when it has ended. */
+/** The state of a session at a time, and the time of its end. */
 function stateAt(now: Date) {
   const isOver = sql<boolean>`(s.state = 'idle' and r.waits_until <= ${now.toISOString()})`;
   return [
@@ -141,6 +141,6 @@ function stateAt(now: Date) {
   ] as const;
 }
 
-/** Also of a session of another API, if its agent is registered. */
+/** The name of a session's agent. A session of another API has one if its agent is registered. */
 const agentName: RawBuilder<string | null> = sql`
   case when r.session_id is not null then r.agent when s.type = 'session' then s.agent_name end`;

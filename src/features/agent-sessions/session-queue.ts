@@ -37,14 +37,14 @@ type QueueServices = Omit<StartServices, 'config'> & {
 
 type NewSession = Omit<Parameters<SessionSlots['create']>[0], 'turnId'>;
 
-/** A first turn is not started, because its session was cancelled, or another process has replaced the turn. */
+/** A first turn is not started because its session was cancelled or another process has replaced the turn. */
 class Superseded extends NamedError {}
 
 /**
- * Limits how many sessions of the Agents API v2 work or wait for results at once, of one subject and in all; further ones
- * wait in a queue, and begin in their order. What it decides is in the catalog: a session gets its slot together with the id of its first turn, and starting
- * a turn again that is known has no effect. So each process may start what another one has admitted and not started, and
- * every turn is started once.
+ * Limits how many sessions of the Agents API v2 work or wait for results at once, per subject and in total; further
+ * ones are queued and begin in order. The catalog stores its decisions: a session gets its slot together with the id of
+ * its first turn, and starting an existing turn again has no effect. So any process may start the turns that another
+ * process has admitted and not started, and every turn is started once.
  */
 export class SessionQueue {
   readonly #services: QueueServices;
@@ -58,7 +58,7 @@ export class SessionQueue {
 
   /**
    * Inserts a session, with a slot or in the queue if it has messages.
-   * @throws EngineError `too_many_sessions`; `session_not_found`: the session whose call it answers was deleted
+   * @throws EngineError `too_many_sessions`; `session_not_found`: the delegating session was deleted
    */
   async create(session: NewSession): Promise<void> {
     const { sessionSlots } = this.#services.catalog;
@@ -86,7 +86,6 @@ export class SessionQueue {
         await catalog.sessionSlots.renew(sessionId, turnId, newId('turn'));
         return this.start(sessionId);
       }
-      // It is not to be started any more.
       if (error instanceof Superseded) return;
       if (isRejected(error)) {
         const now = new Date().toISOString();
@@ -96,7 +95,7 @@ export class SessionQueue {
       throw error;
     }
     if (await catalog.sessionSlots.started(sessionId, turnId)) return;
-    // It was cancelled while the turn was being started, or another process has started it.
+    // The session was cancelled while the turn was being started, or another process has started the turn.
     const request = await catalog.sessionRequests.get(sessionId);
     if ((request?.cancelled_at ?? '') >= createdAtOf(turnId)) await cancelTurns(this.#services, session, { turnId });
   }
@@ -108,8 +107,8 @@ export class SessionQueue {
   }
 
   /**
-   * Starts a session again whose first turn was never started, with its messages and these. False, and without effect, if
-   * it has begun. @throws EngineError
+   * Restarts a session whose first turn was never started, with its messages and those of `request`. False, and without
+   * effect, if its first turn was started. @throws EngineError
    */
   async revive(sessionId: string, request: RequestInput): Promise<boolean> {
     const revived = { sessionId, turnId: newId('turn'), request };
@@ -121,40 +120,40 @@ export class SessionQueue {
     return true;
   }
 
-  /** The number of slots, how many are held, and how many sessions of this subject could begin now. */
+  /** The numbers of slots in total and in use, and the number of sessions that this subject could begin now. */
   async quota(subject: string): Promise<{ limit: number; active: number; available: number }> {
     const capacity = this.#capacity();
     const { active, available } = await this.#services.catalog.sessionSlots.usage(subject, capacity);
     return { limit: capacity.limit, active, available };
   }
 
-  /** Adds messages to a session that waits in the queue. False if it does not wait. @throws EngineError */
+  /** Adds messages to a queued session. False if it is not queued. @throws EngineError */
   async buffer(sessionId: string, request: RequestInput): Promise<boolean> {
     const isAdded = await this.#services.catalog.sessionSlots.buffer(sessionId, request, new Date().toISOString());
     if (isAdded === false) throw tooManyMessages();
     return isAdded ?? false;
   }
 
-  /** Cancels a session, also one that has not begun; with `turnId`, of its turns only that one. @throws EngineError */
+  /** Cancels a session, also a queued one; with `turnId`, only that one of its turns. @throws EngineError */
   async cancel(session: Pick<SessionRow, 'id'>, turnId?: string): Promise<void> {
     const wasQueued = await this.#services.catalog.sessionSlots.cancel(session.id, new Date().toISOString());
-    // One that has waited has no turn.
+    // A session that was still queued has no turn to cancel.
     if (!wasQueued) await cancelTurns(this.#services, session, { ...(turnId !== undefined && { turnId }) });
     this.wake();
   }
 
-  /** A slot may be free. Without a queue this is one query by an index. */
+  /** Called when a slot may be free. If the queue is empty, this costs one query by an index. */
   wake(): void {
     if (this.#isStopped) return;
     this.#isWoken = true;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
-      // It was woken at its very end.
+      // `wake` was called after the last check of the loop.
       if (this.#isWoken) this.wake();
     });
   }
 
-  /** Starts what was admitted and not started, because a process died in between, and then what waits. */
+  /** Starts the sessions that a crashed process has admitted and not started, then the queued ones. */
   async sweep(stop: AbortSignal): Promise<void> {
     for (const sessionId of await this.#services.catalog.sessionSlots.starting()) {
       if (stop.aborted) return;
@@ -174,11 +173,11 @@ export class SessionQueue {
       while (this.#isWoken && !this.#isStopped) {
         this.#isWoken = false;
         const admitted = await catalog.sessionSlots.admit(this.#capacity(), () => newId('turn'));
-        // In their order. What a stop leaves is started by the next sweep.
+        // In order. The next sweep starts those that are left after a stop.
         for (const sessionId of admitted) if (!this.#isStopped) await this.#tryToStart(sessionId);
       }
     } catch (error) {
-      log.warn({ err: error }, 'the queue of sessions could not be advanced; housekeeping does it');
+      log.warn({ err: error }, 'the queue of sessions could not be advanced; housekeeping retries it');
     }
   }
 
@@ -186,7 +185,7 @@ export class SessionQueue {
     try {
       await this.start(sessionId);
     } catch (error) {
-      // One that is not rejected is started by the next sweep.
+      // Unless the turn was rejected, the next sweep starts it.
       this.#services.log.warn({ sessionId, err: error }, 'the first turn of a session could not be started');
     }
   }
@@ -199,7 +198,7 @@ export class SessionQueue {
       session,
       caller,
       previous: { turn: 'last' },
-      // Another API may have started a turn while it waited.
+      // Another API may have started a turn while the session was queued.
       onRunning: 'queue',
       claim: soleClaim(turnId),
       agent: runnableAgent(this.#services, session, caller),

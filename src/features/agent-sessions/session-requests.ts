@@ -5,12 +5,12 @@ import { Store } from '../../catalog/store.ts';
 
 export type SessionRequestRow = Selectable<SessionRequestsTable>;
 
-/** How much of its first message a list has of a session, in characters. */
+/** The number of characters of a session's first message that a list contains. */
 export const LISTED_CHARACTERS = 4_000;
 
 const MAX_CHILDREN = 1_000;
 
-/** What the sessions of the Agents API v2 were created with, and those in which agents work for others. */
+/** The requests that created the sessions of the Agents API v2, also the sessions of delegates. */
 export class SessionRequests extends Store {
   async get(sessionId: string): Promise<SessionRequestRow | undefined> {
     const row = await this.db
@@ -22,7 +22,7 @@ export class SessionRequests extends Store {
     return { ...row, request: this.cipher.openText(row.request, aadFor(row.session_id)) };
   }
 
-  /** The sessions that name a session as their parent, oldest first: at most the first `MAX_CHILDREN`. */
+  /** The children of a session, oldest first: at most the first `MAX_CHILDREN`. */
   async childrenOf(sessionId: string): Promise<string[]> {
     const rows = await this.db
       .selectFrom('session_requests')
@@ -37,7 +37,7 @@ export class SessionRequests extends Store {
     return rows.map(({ id }) => id);
   }
 
-  /** Up to `limit` sessions that may be deleted by now, with their last activity. */
+  /** Up to `limit` sessions that may be deleted now, with their last activity. */
   async toDelete(now: string, limit: number): Promise<SessionRow[]> {
     return (
       this.db
@@ -54,7 +54,7 @@ export class SessionRequests extends Store {
     );
   }
 
-  /** Checks a session again later that may be deleted and is active. */
+  /** Postpones the deletion of a session that is still active. */
   async postponeDeletion(sessionId: string, { now, until }: { now: string; until: string }): Promise<void> {
     await this.db
       .updateTable('session_requests')

@@ -23,12 +23,12 @@ import { changeRows, Store } from '../../catalog/store.ts';
 interface NewSession {
   session: NewSessionRow;
   request: Insertable<SessionRequestsTable>;
-  /** Its first messages; without any, it needs a slot only when it gets some. */
+  /** The first messages; a session without any needs a slot only when it gets some. */
   input: InputItem[];
-  /** The first turn, if it gets a slot now. */
+  /** The id of the first turn, if the session gets a slot now. */
   turnId: string;
   mayQueue: boolean;
-  /** The call of another agent that its first turn answers. */
+  /** The delegating call, whose result the first turn produces. */
   delegation?: Omit<Insertable<Tables['delegations']>, 'child_turn_id'>;
 }
 
@@ -43,16 +43,16 @@ interface FirstTurn {
 type Request = Pick<TurnRow, 'id' | 'session_id' | 'created_at'>;
 
 /**
- * The slots of the sessions of the Agents API v2, and the queue of those that wait for one. Who holds a slot is not
- * stored but derived: see `holders`, which finds them by indexes that have only such sessions. Everything that takes a
- * slot happens in a transaction that locks one row, so that no two processes take the last one.
+ * The slots of the sessions of the Agents API v2, and the queue of those that wait for one. Which sessions occupy a
+ * slot is not stored but derived: see `holders`, which finds them by indexes that contain only such sessions. Every
+ * transaction that takes a slot locks one row, so that no two processes take the last slot.
  */
 export class SessionSlots extends Store {
   readonly #inputs = new SessionInputs(this.cipher);
 
   /**
-   * Inserts a session with its request and its first messages, if there is a slot or a place for it. `no_parent`: the
-   * session of the call that it would answer was deleted.
+   * Inserts a session with its request and its first messages, if there is a slot or room in the queue. `no_parent`:
+   * the delegating session was deleted.
    */
   async create(
     { session, request, input, turnId, mayQueue, delegation }: NewSession,
@@ -60,11 +60,11 @@ export class SessionSlots extends Store {
   ): Promise<Placement | 'none' | 'exists' | 'no_parent'> {
     return this.db.transaction().execute(async (db) => {
       const number = await lockSlots(db);
-      // First: one that exists may have taken the last slot.
+      // Checked first, since an existing session may itself have taken the last slot.
       const known = db.selectFrom('sessions').select('id').where('id', '=', session.id);
       if (await known.executeTakeFirst()) return 'exists';
       if (delegation) {
-        // Locks the row of the parent, whose deletion comes entirely before or after.
+        // Locks the row of the parent, so that its deletion happens entirely before or after this transaction.
         const { parent_session_id: id, created_at: at } = delegation;
         if (!(await touchSession(db, { id, at }))) return 'no_parent';
       }
@@ -91,19 +91,19 @@ export class SessionSlots extends Store {
     });
   }
 
-  /** Whether the messages of this request are, or were, among those with which a session begins. */
+  /** Whether the messages of this request are, or were, among the first messages of a session. */
   async hasInput(sessionId: string, requestId: string): Promise<boolean> {
     return this.#inputs.hasRequest(this.db, sessionId, requestId);
   }
 
   /**
-   * Adds messages to a session that waits in the queue; those of a repetition are there. Undefined, and without effect,
-   * if it does not wait; false if it has too many.
+   * Adds messages to a queued session; a repeated request adds nothing. Undefined, and without effect, if the session
+   * is not queued; false if it would have too many messages.
    */
   async buffer(sessionId: string, request: RequestInput, now: string): Promise<boolean | undefined> {
     return this.db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: sessionId, at: now }))) return undefined;
-      // Changes nothing, but locks the row: it may be admitted at this moment.
+      // Changes nothing, but locks the row: a concurrent transaction may admit the session.
       const isQueued = await changeRows(queuedRequest(db, sessionId).set({ session_id: sessionId }));
       if (isQueued) return this.#inputs.add(db, sessionId, request);
       return (await this.#inputs.hasRequest(db, sessionId, request.requestId)) || undefined;
@@ -111,8 +111,8 @@ export class SessionSlots extends Store {
   }
 
   /**
-   * Gives a slot to a session whose first turn was never started, because it was cancelled or rejected before, and adds
-   * messages; a repetition has no effect. Undefined, and without effect, if this is not such a session.
+   * Adds messages to a session whose first turn was cancelled or rejected before it started, and gives it a slot; a
+   * repetition has no effect. Undefined, and without effect, if this is not such a session.
    */
   async revive(
     { sessionId, turnId, request }: { sessionId: string; turnId: string; request: RequestInput },
@@ -143,9 +143,9 @@ export class SessionSlots extends Store {
   }
 
   /**
-   * Requests a turn of a session, if the session is idle, holds a slot or can get one. The request itself holds one from
-   * then on, of an idle session also above the limit: its user was told that it takes messages until its timeout. A
-   * session that was created through another API needs none, nor do those in which its agents work.
+   * Requests a turn of a session, if the session is idle, has a slot or can get one. From then on the request occupies
+   * a slot, for an idle session even above the limit: the API promises that it takes messages until its timeout.
+   * Sessions that were created through another API, and those of their delegates, need none.
    */
   async take(turn: Request, capacity: Capacity): Promise<Placement> {
     return this.db.transaction().execute(async (db) => {
@@ -163,7 +163,7 @@ export class SessionSlots extends Store {
       const holds =
         isIdle || (await holders(db, capacity.now).select('id').where('id', '=', turn.session_id).executeTakeFirst());
       const placement = holds ? 'slot' : await place(db, capacity, { subject });
-      // Of a deleted session, nothing is written: the request of the turn itself reports that.
+      // Nothing is written for a deleted session: the request of the turn itself reports the deletion.
       if (placement !== 'slot' || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) {
         return placement;
       }
@@ -173,8 +173,8 @@ export class SessionSlots extends Store {
   }
 
   /**
-   * Gives the free slots to the sessions that have waited the longest and whose subjects may hold more, each with a turn
-   * to start. Returns their ids.
+   * Gives the free slots to the sessions that were queued first and whose subjects may have more slots, each with the
+   * id of its first turn. Returns the ids of the sessions.
    */
   async admit(capacity: Capacity, newTurnId: () => string): Promise<string[]> {
     if (!(await isAnyWaiting(this.db))) return [];
@@ -182,10 +182,10 @@ export class SessionSlots extends Store {
       await lockSlots(db);
       const admitted: string[] = [];
       for (const sessionId of await admissible(db, capacity)) {
-        // Before its request, as everything else that changes both.
+        // Locked before its request, as in every transaction that changes both.
         await lockSession(db, { id: sessionId });
         const placed = queuedRequest(db, sessionId).set({ queue_number: null, first_turn_id: newTurnId() });
-        // It may have been cancelled since it was read.
+        // The session may have been cancelled since the queue was read.
         if (!(await changeRows(placed))) continue;
         admitted.push(sessionId);
         emit(...(await sessionChanged(db, sessionId)));
@@ -221,8 +221,8 @@ export class SessionSlots extends Store {
   }
 
   /**
-   * Requests the first turn of a session. The request holds the slot from then on, also if the session is cancelled while
-   * the turn is being started. False if it was cancelled before, or the turn is not its first one any more.
+   * Requests the first turn of a session. From then on the request occupies the slot, even if the session is cancelled
+   * while the turn is being started. False if it was cancelled before, or the turn is no longer its first one.
    */
   async begin(turn: Request): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
@@ -247,14 +247,14 @@ export class SessionSlots extends Store {
     });
   }
 
-  /** The first turn was started. False if the session was cancelled in the meantime. */
+  /** Records that the first turn was started. False if the session was cancelled in the meantime. */
   async started(sessionId: string, turnId: string): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
       // Changes nothing, but locks the row.
       const request = requestOf(db, sessionId);
       const row = await request.set({ session_id: sessionId }).returning('first_turn_id').executeTakeFirst();
       const isCurrent = row?.first_turn_id === turnId;
-      // Since it was cancelled, it may have got another turn, for which its messages are kept.
+      // A cancelled session may have got another first turn since, for which its messages are kept.
       if (!isCurrent && row?.first_turn_id) return false;
       await this.#inputs.clear(db, sessionId);
       await request.set({ first_turn_id: null }).execute();
@@ -262,7 +262,7 @@ export class SessionSlots extends Store {
     });
   }
 
-  /** The first turn was rejected. */
+  /** Records that the first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
     await this.context.outbox.transaction(async (db, emit) => {
       await lockSession(db, { id: sessionId });
@@ -279,14 +279,14 @@ export class SessionSlots extends Store {
   }
 
   /**
-   * Notes that a session was cancelled: it leaves the queue, its first turn is not started, and nothing is waited for.
-   * Returns whether it was in the queue. Without effect on a session of another API.
+   * Records that a session was cancelled: it leaves the queue, its first turn is not started, and it waits for nothing.
+   * Returns whether it was queued. Has no effect on a session of another API.
    */
   async cancel(sessionId: string, now: string): Promise<boolean> {
     return this.context.outbox.transaction(async (db, emit) => {
       await lockSession(db, { id: sessionId });
       const row = requestOf(db, sessionId);
-      // Changes nothing, but locks the row: it may be admitted at this moment.
+      // Changes nothing, but locks the row: a concurrent transaction may admit the session.
       const before = await row
         .set({ session_id: sessionId })
         .returning(['queue_number', 'delete_after_min'])
@@ -308,7 +308,7 @@ export class SessionSlots extends Store {
     });
   }
 
-  /** How many sessions hold a slot, how many wait for one, and how many of this subject could begin now. */
+  /** The numbers of sessions with a slot, of queued sessions, and of sessions that this subject could begin now. */
   async usage(subject: string, capacity: Capacity): Promise<{ active: number; queued: number; available: number }> {
     return usageFor(this.db, subject, capacity);
   }

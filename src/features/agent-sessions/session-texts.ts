@@ -15,7 +15,7 @@ declare module '../../catalog/log-reader.ts' {
     firstMessage?: string | undefined;
   }
   interface EntriesReading {
-    /** The text of the answer, if the log ends with one. */
+    /** The text of the final message, if the log ends with one. */
     answer?: string | undefined;
   }
   interface SessionReading {
@@ -39,7 +39,7 @@ export function sessionTextsReader(cipher: Cipher): LogReader {
   };
 }
 
-/** The text of the first message of a session. Undefined if its blobs cannot be read: that keeps no turn out of the index. */
+/** The text of a session's first message. Undefined if its blobs cannot be read, so that the turn is still indexed. */
 export async function firstMessageOf(
   start: Omit<TurnStart, 'resumes' | 'queued'>,
   logs: Pick<TurnLogReader, 'inputOf'>,
@@ -60,7 +60,7 @@ export function firstMessageText(input: InputItem[]): string {
   return '';
 }
 
-/** The text of a turn's answer; undefined if it has not ended with one. */
+/** The text of a turn's final message; undefined if the turn has not ended with one. */
 export async function answerOf(
   { ordinal, record }: LogEntry,
   turnId: string,
@@ -68,13 +68,13 @@ export async function answerOf(
 ): Promise<string | undefined> {
   if (record.kind !== 'turn.done' || record.end.status !== 'done' || !record.end.output) return undefined;
   const { content, refusal } = record.end.output;
-  // A large one is in the blob store.
+  // A large message is in the blob store.
   if (typeof content === 'string' && typeof refusal === 'string') return content || refusal;
   const [restored] = await logs.all(turnId, { from: ordinal });
   return restored && answerOf(restored, turnId, logs);
 }
 
-/** Stores those that are given, in the transaction of what brings them. */
+/** Stores the texts that are present, in the caller's transaction. */
 async function storeTexts(
   db: Transaction<Tables>,
   cipher: Cipher,
@@ -95,7 +95,7 @@ async function storeTexts(
     .execute();
 }
 
-/** The texts of several sessions, by their ids. One whose key is missing is as one that is not stored. */
+/** The texts of several sessions, by their ids. A text whose key is missing is omitted, as if it were not stored. */
 export async function sessionTexts(
   db: Kysely<Tables>,
   cipher: Cipher,

@@ -1,6 +1,6 @@
 import { Store } from '../../catalog/store.ts';
 
-/** The sessions that their owners have shared: they are readable without a key. */
+/** The sessions that their owners have shared, which are readable without a key. */
 export class SharedSessions extends Store {
   async has(sessionId: string): Promise<boolean> {
     const row = await this.db
@@ -11,7 +11,7 @@ export class SharedSessions extends Store {
     return row !== undefined;
   }
 
-  /** Without effect on a session that is shared. */
+  /** Has no effect on a session that is already shared. */
   async add(sessionId: string, now: string): Promise<void> {
     await this.db
       .insertInto('shared_sessions')
@@ -20,7 +20,7 @@ export class SharedSessions extends Store {
       .execute();
   }
 
-  /** Without effect on a session that is not shared. */
+  /** Has no effect on a session that is not shared. */
   async remove(sessionId: string): Promise<void> {
     await this.db.deleteFrom('shared_sessions').where('session_id', '=', sessionId).execute();
   }

@@ -3,21 +3,21 @@ import { FOREVER } from '../../catalog/session-states.ts';
 import type { Tables } from '../../catalog/schema.ts';
 
 /**
- * Why a session gets neither a slot nor a place in the queue: all slots are taken, or those that its subject may hold; or
- * so are the places in the queue.
+ * Why a session gets neither a slot nor a position in the queue: all slots, or all slots of its subject's share, are
+ * taken, or the queue, or the subject's share of it, is full.
  */
 const REFUSALS = ['full', 'share_full', 'queue_full', 'queue_share_full'] as const;
 
 export type RefusedPlacement = (typeof REFUSALS)[number];
 
-/** What a new session, or one that begins again, got. */
+/** The outcome for a new or restarted session. */
 export type Placement = 'slot' | 'queue' | RefusedPlacement;
 
 export function isRefused(placement: string): placement is RefusedPlacement {
   return REFUSALS.some((refusal) => refusal === placement);
 }
 
-/** The number of slots, how many of them one subject may hold, and the time by which it is known who holds them. */
+/** The number of slots, the share of one subject, and the time for which their use is determined. */
 export interface Capacity {
   limit: number;
   /** At most `limit`. */
@@ -25,7 +25,7 @@ export interface Capacity {
   now: Date;
 }
 
-/** How many sessions of a subject hold a slot, and how many wait for one. */
+/** The numbers of a subject's sessions that occupy a slot, and that are queued. */
 interface Use {
   active: number;
   queued: number;
@@ -33,14 +33,14 @@ interface Use {
 
 export const MAX_QUEUED_SESSIONS = 1_000;
 
-/** A request for a turn that has not become one after this time most likely never will. */
+/** A turn that is still only requested after this time most likely never starts. */
 const REQUEST_MS = 60_000;
 
 const COUNTER = 'session-slots';
 
 /**
- * Locks the slots until the transaction ends. First in each transaction, since what is read afterwards must include what
- * others have committed. Returns a number that is higher than all before.
+ * Locks the slots until the transaction ends. Called first in a transaction, since its later reads must include what
+ * other transactions have committed. Returns a number that is higher than all earlier ones.
  */
 export async function lockSlots(db: Transaction<Tables>): Promise<number> {
   const { value } = await db
@@ -52,7 +52,7 @@ export async function lockSlots(db: Transaction<Tables>): Promise<number> {
   return value;
 }
 
-/** Where a session would be. Those that wait and could begin come before it, also while a slot is free for them. */
+/** The placement of a session. Queued sessions that could begin come before it, even while slots are free for them. */
 export async function place(
   db: Transaction<Tables>,
   capacity: Capacity,
@@ -67,12 +67,12 @@ export async function place(
   return useOf(uses, subject).queued < queuedPerSubject(capacity) ? 'queue' : 'queue_share_full';
 }
 
-/** The part of the queue that is one subject's: the same as of the slots. */
+/** The number of sessions that one subject may have in the queue: the same share as of the slots. */
 export function queuedPerSubject({ limit, perSubject }: Pick<Capacity, 'limit' | 'perSubject'>): number {
   return Math.ceil((MAX_QUEUED_SESSIONS * perSubject) / limit);
 }
 
-/** How many sessions of all subjects hold a slot, and how many of this subject could begin now. */
+/** The use of slots and queue by all subjects, and the number of sessions that this subject could begin now. */
 export async function usageFor(
   db: Kysely<Tables>,
   subject: string,
@@ -84,14 +84,14 @@ export async function usageFor(
 }
 
 /**
- * The sessions of the queue that can begin now, in its order. Those of a subject that holds its share are passed over,
- * so that they delay no other subject.
+ * The queued sessions that can begin now, in order. Sessions of a subject that has used its share are skipped, so that
+ * they do not delay other subjects.
  */
 export async function admissible(db: Transaction<Tables>, { limit, perSubject, now }: Capacity): Promise<string[]> {
   const uses = await usesBySubject(db, now);
   let free = limit - uses.values().reduce((sum, { active }) => sum + Math.min(active, perSubject), 0);
   if (free <= 0) return [];
-  // All of them, of which there are at most `MAX_QUEUED_SESSIONS`: the first ones may be of one subject.
+  // The whole queue, at most `MAX_QUEUED_SESSIONS`, since the first sessions may all be of one subject.
   const queue = await waiting(db)
     .select(['session_requests.session_id', 'sessions.subject_id'])
     .orderBy('session_requests.queue_number')
@@ -108,14 +108,14 @@ export async function admissible(db: Transaction<Tables>, { limit, perSubject, n
 }
 
 /**
- * How many more sessions could begin, after those that wait. What a subject has above its share counts for itself only:
- * messages to idle sessions need no free slot, and would otherwise let one subject keep out all others.
+ * The number of sessions that could begin after the queued ones. Sessions above a subject's share do not count here:
+ * messages to idle sessions need no free slot, and would otherwise let one subject block all others.
  */
 function roomOfAll(uses: Map<string, Use>, { limit, perSubject }: Capacity): number {
   return limit - uses.values().reduce((sum, { active, queued }) => sum + Math.min(active + queued, perSubject), 0);
 }
 
-/** The same of one subject, by its share alone. */
+/** The number of sessions that one subject could begin after its queued ones, by its share alone. */
 function roomOf(uses: Map<string, Use>, subject: string, { perSubject }: Capacity): number {
   const { active, queued } = useOf(uses, subject);
   return perSubject - active - queued;
@@ -145,8 +145,8 @@ async function usesBySubject(db: Kysely<Tables>, now: Date): Promise<Map<string,
 }
 
 /**
- * The sessions in the queue. Here and below, cross joins and comparisons instead of `is not null`: without statistics,
- * SQLite otherwise scans all sessions instead of an index that has only a few.
+ * The queued sessions. This and the queries below use cross joins, and comparisons instead of `is not null`: without
+ * statistics, SQLite otherwise scans all sessions instead of a small partial index.
  */
 function waiting(db: Kysely<Tables>) {
   return db
@@ -162,8 +162,8 @@ export async function isAnyWaiting(db: Kysely<Tables>): Promise<boolean> {
 }
 
 /**
- * The sessions that hold a slot, once each: their first turn is to be started, they have a turn that has not ended, or
- * calls are pending on the last one. An idle session holds none. Those that need none are not counted.
+ * The sessions that occupy a slot, once each: their first turn is to be started, they have a turn that has not ended,
+ * or calls are pending on their last turn. Idle sessions and sessions that need no slot are not included.
  */
 export function holders(db: Kysely<Tables>, now: Date) {
   const requestedSince = new Date(now.getTime() - REQUEST_MS).toISOString();
@@ -182,6 +182,6 @@ export function holders(db: Kysely<Tables>, now: Date) {
         .where('turns.archived', '=', sql.lit(0))
         .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)])),
     );
-  // Not a union without duplicates, for which SQLite would scan all sessions in the order of their ids.
+  // `in` instead of a union without duplicates, for which SQLite would scan all sessions in the order of their ids.
   return db.selectFrom('sessions').where('id', 'in', held).where('deleted_at', 'is', null);
 }

@@ -7,7 +7,7 @@ declare module '../../catalog/schema.ts' {
       session_id: string;
       shared_at: string;
     };
-    /** What the owners of sessions think of them; the latest counts. */
+    /** The latest feedback of owners on their sessions and on single events. */
     session_feedback: {
       session_id: string;
       /** The position of an event; -1: the session as a whole. */
@@ -19,28 +19,28 @@ declare module '../../catalog/schema.ts' {
       given_at: string;
     };
     /**
-     * What the Agents API v2 knows of a version of an agent beside its spec. Versions that were stored by other ways
-     * have no such row.
+     * The data of the Agents API v2 for a version of an agent, beside its spec. Versions that were stored in other ways
+     * have no row here.
      */
     agent_definitions: {
       agent_name: string;
       version: number;
-      /** JSON, encrypted: the definition, with the names of what it refers to. */
+      /** JSON, encrypted: the definition, which refers to skills and environments by name. */
       definition: string;
       /** Encrypted. A column of its own, since lists are searched by it. */
       description: string;
-      /** Why it was changed; encrypted. */
+      /** The reason for the change; encrypted. */
       message: string | null;
-      /** The slug of the subject that has written it. */
+      /** The slug of the author. */
       created_by: string;
-      /** The earlier version that this one repeats. */
+      /** The earlier version that this one restores. */
       restored_from: number | null;
     };
-    /** What the agents of the Agents API v2 are made of: skills and environments, by their names. */
+    /** The skills and environments to which agents of the Agents API v2 refer by name. */
     agent_parts: {
       type: AgentPartType;
       name: string;
-      /** Of an environment. */
+      /** The kind of an environment. */
       kind: string | null;
       /** Encrypted. A column of its own, since lists are searched by it. */
       description: string;
@@ -49,14 +49,14 @@ declare module '../../catalog/schema.ts' {
       created_at: string;
       updated_at: string;
     };
-    /** The messages with which a session of the Agents API v2 begins, until its first turn is started. */
+    /** The first messages of a session of the Agents API v2, until its first turn is started. */
     session_inputs: {
       session_id: string;
-      /** Counts the requests that brought them. */
+      /** Counts the requests with messages. */
       number: number;
       /**
-       * Names the request that brought them, so that a repetition is recognized; null for the one that created the
-       * session.
+       * The id of the request with these messages, by which a repetition is recognized; null for the request that
+       * created the session.
        */
       request_id: string | null;
       /** JSON, encrypted: a list of `InputItem`, with their files. Null once the first turn has them. */
@@ -67,13 +67,13 @@ declare module '../../catalog/schema.ts' {
       session_id: string;
       /** The first message of the first turn. */
       first_message: string | null;
-      /** The answer of the last turn that has ended. */
+      /** The final message of the last ended turn. */
       last_answer: string | null;
     };
   }
   interface SessionRequestsTable {
     /**
-     * JSON, encrypted: the resolved request, as `src/api/agents-v2/stored-request.ts` has it; null if an agent made it.
+     * JSON, encrypted: the resolved request (see `src/api/agents-v2/stored-request.ts`); null for a delegate's session.
      */
     request: string | null;
     /** The name by which the agent was requested; null if it was defined in the request. */
@@ -83,11 +83,11 @@ declare module '../../catalog/schema.ts' {
     parent_session_id: string | null;
     /** The beginning of its first message, encrypted, for lists; null if it was created without one. */
     first_message: Generated<string | null>;
-    /** The schedule that has created it; null if a request has. */
+    /** The schedule that created the session; null if a request did. */
     schedule_id: Generated<string | null>;
-    /** JSON: the roles of its creator, with which its first turn is started. */
+    /** JSON: the roles of the creator, with which the first turn is started. */
     roles: string;
-    /** 0: it needs no slot, since an agent of a session that needs none has created it. */
+    /** 0: the session needs no slot, since it is the delegate of a session that needs none. */
     takes_slot: Generated<number>;
   }
 }

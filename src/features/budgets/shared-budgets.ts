@@ -20,7 +20,7 @@ import { EngineError } from '../../engine/errors.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 import { NamedError } from '../../lib/errors.ts';
 
-/** A model call was not made, because a budget that its turn shares with others was reached. */
+/** A model call was not made because a shared budget was reached. */
 export class BudgetReached extends NamedError {
   readonly report: BudgetReport;
 
@@ -30,21 +30,21 @@ export class BudgetReached extends NamedError {
   }
 }
 
-/** A model call was not made, because the budgets that its turn shares cannot be read. */
+/** A model call was not made because the shared budgets cannot be read. */
 export class BudgetsUnavailable extends EngineError {
   constructor(options: ErrorOptions) {
     super('unavailable', 'the budgets of the session or its subject cannot be read: try again', options);
   }
 }
 
-/** The scope of a model call, with the budget of its session, if it has one. */
+/** The scope of a model call, with the budget of its session, if any. */
 type CallScope = ToolScope & { sessionLimit?: BudgetAmounts | undefined };
 
 interface MeteredCall extends CallScope {
   turnId: string;
-  /** How long the turn was idle before the call. */
+  /** The time for which the turn was idle before the call. */
   idleMs: number;
-  /** A retry is made although a budget was reached: its message has the usage of the attempts before it. */
+  /** A retry is made even if a budget was reached: its message includes the usage of the attempts before it. */
   isRetry?: (() => boolean) | undefined;
 }
 
@@ -81,9 +81,9 @@ const MAX_SETTLE_ATTEMPTS = 10;
 
 /**
  * The budgets that turns share: those of sessions and of subjects. A model call, also a speculative one, is counted
- * before it is made, and what it has used when its model has reported it; the time for which its turn works is added when
- * it begins and ends. Calls of turns that run at once do not know what the others are about to report, so tokens, costs
- * and seconds exceed a limit by the calls in progress at most.
+ * before it is made, and its usage once its model has reported it; the working time of its turn is added when the call
+ * begins and ends. The usage of concurrent calls is unknown until they end, so tokens, costs and seconds exceed a limit
+ * by the calls in progress at most.
  */
 export class SharedBudgets {
   readonly #options: SharedBudgetsOptions;
@@ -111,7 +111,7 @@ export class SharedBudgets {
     return { ...subjectAccount(subjectId, kind, new Date().toISOString()), limit };
   }
 
-  /** Whether a model call would not be made now. */
+  /** Whether a model call would be refused now. */
   async isReached(scope: CallScope): Promise<boolean> {
     for (const account of this.#accounts(scope)) {
       if (isReached(await this.#options.catalog.spending.report(account))) return true;
@@ -119,12 +119,12 @@ export class SharedBudgets {
     return false;
   }
 
-  /** The provider of a model, whose calls count. Their streams throw `BudgetReached` before they are made. */
+  /** A provider whose calls are counted. Its streams throw `BudgetReached` before a call that is not allowed. */
   metered({ provider, cost }: MeteredModel, call: MeteredCall): StreamingProvider {
     const accounts = this.#accounts(call);
     if (accounts.length === 0) return provider;
     const begin = () => this.#begin(accounts, call);
-    // If the catalog is unavailable, the call stays a step.
+    // If the catalog is unavailable, the call remains counted as a step.
     const takeBack = () => this.#options.catalog.spending.takeBack(accounts).catch(() => undefined);
     const settle = (usage: Usage, signal: AbortSignal) => this.#settle(accounts, call, { usage, cost, signal });
     return {
@@ -146,8 +146,8 @@ export class SharedBudgets {
           }
           throw error;
         } finally {
-          // What is cut off is paid for, too, and would otherwise evade the budget: also before the first character, since
-          // a model that thinks is silent for long.
+          // An interrupted message is billed, too, and would otherwise evade the budget. Also before its first
+          // character, since a model that thinks sends nothing for long.
           if (!usage && (isBilled || characters > 0)) usage = estimate(request, characters);
           if (usage) await settle(usage, signal);
         }
@@ -172,7 +172,7 @@ export class SharedBudgets {
     if (report) throw new BudgetReached(report);
   }
 
-  /** The answer is complete and paid for, so an unavailable catalog is retried, and does not fail it. */
+  /** Adds the usage of a call. The call is already billed, so an unavailable catalog is retried, and fails no call. */
   async #settle(
     accounts: Account[],
     call: MeteredCall,
@@ -198,13 +198,13 @@ function charactersOf({ content = '', refusal = '', reasoning = '', toolCalls = 
   return content.length + refusal.length + reasoning.length + written;
 }
 
-/** The usage of an answer that was cut off before its provider reported it. */
+/** The estimated usage of a message that was interrupted before its provider reported the usage. */
 function estimate(request: ModelRequest, characters: number): Usage {
   const outputTokens = Math.ceil(characters / TOKEN_CHARACTERS);
   return { ...NO_USAGE, inputTokens: estimateInput(request), outputTokens };
 }
 
-/** A turn is as old as its id. It works while it calls its models. */
+/** The working time of a turn: its age, by its id, without the time for which it was idle. */
 function workOf({ turnId, idleMs }: MeteredCall): TurnWork {
   return { turnId, workedMs: Date.now() - timeOf(turnId) - idleMs };
 }

@@ -6,7 +6,7 @@ import { Store } from '../../catalog/store.ts';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
-    /** What the sessions and subjects with budgets have used in their current period. */
+    /** The usage of the sessions and subjects with budgets in their current period. */
     spending: {
       /** The scope and the id. */
       key: string;
@@ -15,14 +15,14 @@ declare module '../../catalog/schema.ts' {
       tokens: number;
       usd: number;
       steps: number;
-      /** The time for which turns have worked. */
+      /** The working time of turns. */
       worked_ms: number;
-      /** JSON: the limits as they were raised for the period. */
+      /** JSON: the raised limits of the period. */
       raised: string;
     };
   }
   interface TurnsTable {
-    /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
+    /** The part of the turn's working time that was added to its shared budgets, in milliseconds. */
     counted_ms: Generated<number>;
   }
 }
@@ -39,25 +39,25 @@ export interface Account {
   limit: BudgetAmounts;
 }
 
-/** A turn, and how long it has worked so far. */
+/** A turn, and its working time so far. */
 export interface TurnWork {
   turnId: string;
   workedMs: number;
 }
 
-/** How many characters of a time in ISO-8601 name a period of UTC. */
+/** The number of characters of an ISO-8601 time that name a period of UTC. */
 const PERIODS = { day: 10, month: 7 } as const;
 
-/** The account of a subject at a time. Days and months are counted apart: the setting may change. */
+/** The account of a subject at a time. Days and months have separate accounts, since the setting may change. */
 export function subjectAccount(subjectId: string, kind: keyof typeof PERIODS, at: string): Omit<Account, 'limit'> {
   return { scope: 'subject', id: `${kind}/${subjectId}`, period: at.slice(0, PERIODS[kind]) };
 }
 
-/** What sessions and subjects with budgets have used: one row for each, of its current period. */
+/** The usage of sessions and subjects with budgets: one row for each, for its current period. */
 export class Spending extends Store {
   /**
-   * Counts a model call that is about to begin, unless one of the budgets was reached: then it returns that one. A retry
-   * is counted in any case, and so is the time for which the turn has worked.
+   * Counts a model call that is about to begin. If one of the budgets was reached, returns it and counts nothing but
+   * the working time of the turn. A retry is counted in any case.
    */
   async begin(
     accounts: readonly Account[],
@@ -87,8 +87,8 @@ export class Spending extends Store {
   }
 
   /**
-   * Adds what a model call has used that was counted, and the time for which its turn has worked. One that began in an
-   * earlier period does not count in this one.
+   * Adds the usage of a counted model call, and the working time of its turn. A call that began in an earlier period
+   * does not count in the current one.
    */
   async settle(
     accounts: readonly Account[],
@@ -103,7 +103,7 @@ export class Spending extends Store {
     });
   }
 
-  /** A model call that was counted was refused by its provider, and was not made. */
+  /** Subtracts a counted model call that its provider has refused. */
   async takeBack(accounts: readonly Account[]): Promise<void> {
     for (const account of accounts) {
       const row = { key: keyOf(account), period: account.period };
@@ -121,14 +121,14 @@ export class Spending extends Store {
     });
   }
 
-  /** What was used in the period, and its limits. */
+  /** The usage in the period, and its limits. */
   async report(account: Account): Promise<BudgetReport> {
     const row = await this.db.selectFrom('spending').selectAll().where('key', '=', keyOf(account)).executeTakeFirst();
     return reportOf(account, row && row.period >= account.period ? row : emptyRow(account));
   }
 }
 
-/** The row of an account, in its current period. No other process changes it before the transaction ends. */
+/** The row of an account in its current period, locked until the transaction ends. */
 async function lock(db: Transaction<Tables>, account: Account): Promise<SpendingRow> {
   const empty = emptyRow(account);
   const { key, period } = empty;
@@ -139,13 +139,13 @@ async function lock(db: Transaction<Tables>, account: Account): Promise<Spending
     .onConflict((conflict) => conflict.column('key').doUpdateSet({ key }))
     .returningAll()
     .executeTakeFirstOrThrow();
-  // The clocks of processes differ: one that is late counts in the period that has begun.
+  // The clocks of processes differ: if this one is slow, it counts in the period that another process has begun.
   if (row.period >= period) return row;
   await db.updateTable('spending').set(empty).where('key', '=', key).execute();
   return empty;
 }
 
-/** Adds to a row, unless its period is over. */
+/** Adds to a row, unless its period has ended. */
 function adding(
   db: Kysely<Tables>,
   { key, period }: Pick<SpendingRow, 'key' | 'period'>,
@@ -183,8 +183,8 @@ function keyOf({ scope, id }: Pick<Account, 'scope' | 'id'>): string {
 }
 
 /**
- * Marks the time for which a turn has worked as counted, before the accounts to which it is added are locked. Returns
- * how much of it was not counted before.
+ * Marks the working time of a turn as counted, before the accounts to which it is added are locked. Returns the part of
+ * it that was not counted before.
  */
 async function takeTime(db: Transaction<Tables>, { turnId, workedMs }: TurnWork): Promise<number> {
   // Changes nothing, but locks the row.
@@ -201,14 +201,14 @@ async function takeTime(db: Transaction<Tables>, { turnId, workedMs }: TurnWork)
 
 export const spendingReader: LogReader = {
   turnEnded: addRemainingTime,
-  /** What a deleted session has used is forgotten. */
+  /** Deletes the usage of a deleted session. */
   sessionRemoved: async (db, id) => {
     const key = keyOf({ scope: 'session', id });
     await db.deleteFrom('spending').where('key', '=', key).execute();
   },
 };
 
-/** Adds the time for which an ended turn has worked since its last model call to the budgets that there are. */
+/** Adds the working time of an ended turn since its last model call to the existing accounts. */
 async function addRemainingTime(
   db: Transaction<Tables>,
   { turnId, sessionId, session, at, workedMs }: TurnEnding,
@@ -223,7 +223,7 @@ async function addRemainingTime(
     .selectFrom('spending')
     .select(['key', 'period'])
     .where('key', 'in', accounts.map(keyOf))
-    // As `begin` locks them: the session first.
+    // In the order in which `begin` locks them: the session first.
     .orderBy('key')
     .execute();
   const current = rows.filter((row) => accounts.some((one) => keyOf(one) === row.key && one.period === row.period));

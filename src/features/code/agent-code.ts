@@ -10,24 +10,24 @@ import type { KernelAvailability } from './availability.ts';
 import { NOT_PASSED } from './commands/command-environment.ts';
 import { NO_NETWORK } from './kernel/wall.ts';
 
-/** What they are depends on the sandbox. */
+/** Variables that the sandbox sets. */
 const OWN_VARIABLES =
   /^(?:HOME|TMPDIR|PYTHONPATH|PIP_PREFIX|PIP_NO_INPUT|PIP_DISABLE_PIP_VERSION_CHECK|PIP_BREAK_SYSTEM_PACKAGES)$/;
 
 interface CodeServer {
-  /** As it is now: an environment is built while the server runs. */
+  /** The current state: an environment is built while the server runs. */
   availability: KernelAvailability;
-  /** The operator's. */
+  /** The limits that the operator has set. */
   maxima: KernelLimits;
   /** The variables of kernel hosts that agents may refer to. */
   variables: readonly string[];
   /** The hosts that code may reach at most. */
   network: NetworkMaximum;
-  /** Whether it has a model for embeddings. */
+  /** Whether the server has a model for embeddings. */
   hasEmbeddings: boolean;
 }
 
-/** The first problem of what an agent has of code actions. An agent is accepted while the environment is being built. */
+/** The first problem of an agent's code actions. An agent is accepted while the environment is being built. */
 export function codeProblem(
   spec: AgentSpec,
   { availability, maxima, variables, network, hasEmbeddings }: CodeServer,
@@ -99,12 +99,12 @@ function searchProblem({ toolSearch }: CodeActions, hasEmbeddings: boolean): Age
   return notAvailable('code_actions.tool_search', message);
 }
 
-/** A policy of the public SDKs that says anything: code without the network would silently lack what it allows. */
+/** Whether a policy of the public SDKs is set: code without the network would silently lack what it allows. */
 function asksForNetwork(policy: unknown): boolean {
   return typeof policy === 'object' && policy !== null && Object.values(policy).some((value) => value !== null);
 }
 
-/** An agent that leaves a limit open has the maximum if that is less than the default. */
+/** A limit above its maximum. A limit that the agent omits is the default, but at most the maximum. */
 function limitProblem({ code_actions: block }: AgentSpec, maxima: KernelLimits): AgentProblem | undefined {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its type
   for (const limit of Object.keys(KERNEL_LIMITS) as (keyof KernelLimits)[]) {
@@ -116,7 +116,7 @@ function limitProblem({ code_actions: block }: AgentSpec, maxima: KernelLimits):
   return undefined;
 }
 
-/** The hosts that code may reach are names of the operator's, and the wall around code must be able to keep it to them. */
+/** Checks that the operator permits the hosts for code, and that the wall around code can restrict it to them. */
 function networkProblem(
   { network: { allow } }: CodeActions,
   { maximum, availability }: { maximum: NetworkMaximum; availability: KernelAvailability },
@@ -148,7 +148,7 @@ function variablesProblem({ kernel }: CodeActions, listed: readonly string[]): A
   return undefined;
 }
 
-/** No JSON Schema says what a path may be, so the format takes any text. */
+/** The first invalid path. JSON Schema cannot express the rules for paths, so the format accepts any text. */
 function pathProblem({ code_actions: block }: AgentSpec): AgentProblem | undefined {
   const instructions = block?.workspace?.instructions_file ?? undefined;
   if (instructions !== undefined && workspacePath(instructions) === undefined)
@@ -174,7 +174,7 @@ function filesProblem({ workspace }: CodeActions): AgentProblem | undefined {
   return invalidAgent(param, `the workspace takes ${limits}, and has ${files.length} with ${bytes}`);
 }
 
-/** Whether a file cannot be written beside another: they are the same, or one would be a folder with the other in it. */
+/** Whether two files conflict: they are the same, or one would be a folder that contains the other. */
 function areInTheWay(path: string, other: string): boolean {
   return path === other || path.startsWith(`${other}/`) || other.startsWith(`${path}/`);
 }

@@ -5,18 +5,18 @@ import { limitsNetwork } from './kernel/wall.ts';
 import type { KernelHosts } from './kernel-host-rows.ts';
 import type { Prepared } from './prepared.ts';
 
-/** Whether this server has kernels. `limitsNetwork`: whether the walls of all hosts can keep code to some hosts of the network. */
+/** Whether this server has kernels. `limitsNetwork`: all its hosts can restrict code to some hosts of the network. */
 export type KernelAvailability = Prepared<{ limitsNetwork: boolean }>;
 
 interface AvailabilitySources {
   kernelHosts: Pick<KernelHosts, 'running'>;
-  /** How many kernels a host runs; 0: none. */
+  /** The number of kernels per host; 0: none. */
   perHost: number | undefined;
-  /** Starts a host in a server that runs everything. Returns why that has failed, if it has. */
+  /** Starts a host, in a server with all roles. Returns the reason if the start has failed. */
   ensureHost: (() => string | undefined) | undefined;
 }
 
-/** How long the start of a turn waits for a host that starts, which takes a few seconds once its environment is built. */
+/** How long the start of a turn waits for a starting host: a few seconds are enough once its environment is built. */
 const WAIT_MS = 10_000;
 const POLL_MS = 200;
 
@@ -25,25 +25,25 @@ export async function kernelAvailability(
   spec: AgentSpec,
   { kernelHosts, perHost, ensureHost }: AvailabilitySources,
 ): Promise<KernelAvailability> {
-  // It needs none.
+  // Such an agent needs no kernels.
   if (!codeActionsOf(spec)) return { state: 'ready', limitsNetwork: true };
   if (perHost === 0) return { state: 'failed', reason: 'its operator allows no kernels (EVERTURN_KERNELS=0)' };
   const problem = ensureHost?.();
   const hosts = await kernelHosts.running(Date.now());
   const ready = hosts.filter(({ state }) => state === 'ready');
-  // A session may be given any of them.
+  // A session may get any of these hosts.
   if (ready.length > 0)
     return { state: 'ready', limitsNetwork: ready.every(({ isolation }) => limitsNetwork(isolation)) };
   const isBuilding = hosts.some(({ state }) => state === 'building');
   const failed = hosts.find(({ state }) => state === 'failed');
   if (problem !== undefined && !isBuilding) return { state: 'failed', reason: problem };
-  // A host that was just started has not said so yet.
+  // A host that was just started has no row yet.
   if (isBuilding || (ensureHost && !failed)) return { state: 'building' };
   if (failed) return { state: 'failed', reason: failed.reason ?? 'its kernel hosts have failed' };
   return { state: 'failed', reason: 'no kernel host runs: start one with `everturn kernel-host`' };
 }
 
-/** Why the code of an agent cannot run yet, although it will. Waits for a few seconds. */
+/** Why the code of an agent cannot run yet; undefined if it can, or never will. Waits for a few seconds. */
 export async function kernelsNotReady(
   spec: AgentSpec,
   availability: (spec: AgentSpec) => Promise<KernelAvailability>,

@@ -26,7 +26,7 @@ const aboutNetwork = (hosts: readonly string[]): string =>
   `Of the network, code and commands can reach these hosts: ${hosts.join(', ')}. Use http:// or https:// on its usual port; the ` +
   'environment has the proxy for it.';
 
-/** Names and signatures of tools are not in the prompt, which they could fill: the model asks for them. */
+/** The prompt's text about tools. It contains no names and signatures, which could fill it: the model requests them. */
 const aboutTools = (categories: ReadonlyMap<string, number>): string =>
   'Your code can call tools, which are Python modules. Their categories, with the number of tools: ' +
   `${counted(categories)}. ${LIST_CODE_TOOLS.name} says ` +
@@ -37,7 +37,7 @@ const aboutTools = (categories: ReadonlyMap<string, number>): string =>
 const counted = (categories: ReadonlyMap<string, number>): string =>
   [...categories].map(([category, tools]) => `${category} (${tools})`).join(', ');
 
-/** What the prompt says of saved tools; nothing if there are none. */
+/** The prompt's text about saved tools; empty if there are none. */
 function aboutSaved(tools: readonly SavedToolAbout[]): string[] {
   if (tools.length === 0) return [];
   return [
@@ -49,28 +49,28 @@ function aboutSaved(tools: readonly SavedToolAbout[]): string[] {
 
 const MAX_INSTRUCTIONS_BYTES = 64 * 1024;
 
-/** Turns whose instructions are remembered. */
+/** The number of turns whose texts are cached. */
 const MAX_TURNS = 200;
 
 const TAG = 'project-instructions';
 
-/** What the prompts of a turn say of what may change in it. */
+/** The texts in the prompts of a turn whose sources may change during it. */
 interface TurnTexts {
   project: string | undefined;
-  /** What it says of saved tools, and of skills. */
+  /** The texts about saved tools, and about skills. */
   notes: string[];
 }
 
 export interface CodePartOptions {
   catalog: SavedToolSources;
   workspaces: Pick<StoredWorkspaces, 'open'>;
-  /** Starts a kernel host while the model answers, in a server that runs everything. */
+  /** Starts a kernel host during the model call, in a server with all roles. */
   ensureHost: (() => unknown) | undefined;
 }
 
-/** Tells the models of agents that act in code how they do, and what the project in their workspace asks of them. */
+/** Adds to the prompts of agents that act in code how they do, and the instructions of the project in the workspace. */
 export function codePart({ catalog, workspaces, ensureHost }: CodePartOptions): ModelCallPart {
-  // A turn may change the files and the saved tools: other texts would let the provider read the whole conversation again.
+  // Cached by turn: a turn may change files and saved tools, and changed texts would invalidate the provider's cache.
   const read = new LRUCache<string, TurnTexts>({ max: MAX_TURNS });
   const readTexts = async (spec: AgentSpec, actions: CodeActions, sessionId: string): Promise<TurnTexts> => {
     const files = await workspaces.open(sessionId, actions.workspace);
@@ -102,7 +102,7 @@ function aboutCode({ tools }: Pick<Toolset, 'tools'>, hosts: readonly string[]):
   return [ABOUT_CODE, ABOUT_COMMANDS, ...network, ...(categories.size > 0 ? [aboutTools(categories)] : [])];
 }
 
-/** A message of the user that says where its files are in the workspace. */
+/** A user message, with the workspace paths of its files added. */
 function withPaths(item: TranscriptItem): TranscriptItem {
   if (item.role !== 'user') return item;
   const paths = item.content.flatMap((part) => ('workspacePath' in part ? (part.workspacePath ?? []) : []));
@@ -111,12 +111,12 @@ function withPaths(item: TranscriptItem): TranscriptItem {
   return { ...item, content: [...item.content, { type: 'text', text }] };
 }
 
-/** The instructions in the workspace, if there are any. Only UTF-8 is a text. */
+/** The instructions in the workspace, if there are any in UTF-8. */
 async function instructions(files: OpenedWorkspace, { workspace }: CodeActions): Promise<string | undefined> {
   const { instructions_file: path } = workspace;
   const text = path === null ? undefined : await files.text(path, MAX_INSTRUCTIONS_BYTES);
   if (!text?.trim()) return undefined;
-  // What follows in the prompt is not from the file.
+  // Escapes the closing tag, so that the file cannot continue outside of its tag in the prompt.
   const inside = text.replaceAll(`</${TAG}`, `< /${TAG}`).trimEnd();
   return `The file ${JSON.stringify(path)} of your workspace says:\n<${TAG}>\n${inside}\n</${TAG}>`;
 }

@@ -45,19 +45,19 @@ export const IPYTHON_RESET = codeTool(
   },
 );
 
-/** The tools of agents that act in code, in the order in which they have them. */
+/** The tools of agents that act in code, in the order for the model. */
 export const CODE_TOOLS: readonly SandboxTool[] = [
   IPYTHON,
   IPYTHON_RESET,
   ...FILE_TOOLS.map(({ action, effect, name, description, parameters }) =>
     codeTool(action, { effect }, { name, description, parameters }),
   ),
-  // A repetition finds what the first attempt has saved.
+  // May be retried: a repetition finds the tool that the first attempt has saved.
   savingTool('retry', SAVE_CODE_TOOL),
   savingTool('once', DELETE_CODE_TOOL),
 ];
 
-/** A tool of the agents that act in code; `action` is what they decide on. */
+/** A tool of the agents that act in code; `action`: the kind of action in their approvals. */
 function codeTool(
   action: CodeAction,
   inSandbox: SandboxTool['inSandbox'],

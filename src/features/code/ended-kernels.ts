@@ -9,17 +9,17 @@ import type { SandboxRow } from './sandbox-rows.ts';
 
 declare module '../../catalog/log-reader.ts' {
   interface EntriesReading {
-    /** The sub-agents that have ended, each with the ordinal of the record that says so. */
+    /** The ended sub-agents, each with the ordinal of the record of its end. */
     endedAgents?: { ordinal: number; threadId: string }[];
   }
 }
 
-/** The thread of the sub-agent whose end a record is; undefined if it is none. */
+/** The thread of the sub-agent that has ended with a record; undefined for other records. */
 export function endedAgent(record: LogRecord | NewRecord): string | undefined {
   return record.kind === 'tool.response' ? record.fromThread : undefined;
 }
 
-/** What `endedKernelsReader` stores of entries of a log. */
+/** The data for `endedKernelsReader` from log entries. */
 export function endedAgents(entries: LogEntry[]): { ordinal: number; threadId: string }[] {
   return entries.flatMap(({ ordinal, record }) => {
     const threadId = endedAgent(record);
@@ -27,7 +27,7 @@ export function endedAgents(entries: LogEntry[]): { ordinal: number; threadId: s
   });
 }
 
-/** The kernels of sub-agents end with their threads, however these end. */
+/** Ends the kernels of sub-agents with their threads, however these end. */
 export const endedKernelsReader: LogReader = {
   entriesAdded: async (db, turn, { endedAgents: ended = [] }) => {
     const added = ended.filter(({ ordinal }) => ordinal > turn.archived_through);
@@ -37,11 +37,11 @@ export const endedKernelsReader: LogReader = {
   },
 };
 
-/** Has the host end the kernels of threads that are done, within seconds, also while calls run in the sandbox. */
+/** Makes the host end the kernels of ended threads within seconds, also while calls run in the sandbox. */
 export async function endKernels(db: Transaction<Tables>, sessionId: string, threads: string[]): Promise<void> {
   const row = await db
     .updateTable('sandboxes')
-    // This locks the row: clients and the host change the resets, too.
+    // Locks the row, since clients and the host change the resets, too.
     .set((eb) => ({ resets: eb.ref('resets') }))
     .where('session_id', '=', sessionId)
     .returningAll()
@@ -51,22 +51,22 @@ export async function endKernels(db: Transaction<Tables>, sessionId: string, thr
   await db.updateTable('sandboxes').set({ resets }).where('session_id', '=', sessionId).execute();
 }
 
-/** The resets of a row with those of the kernels of ended threads; undefined if these have none. */
+/** The resets of a row, plus resets for the kernels of ended threads; undefined if these threads have no kernels. */
 function resetsWith(row: SandboxRow, threads: string[]): string | undefined {
   try {
-    // While a call runs, the row does not have the kernel yet that it has just started.
+    // While a call runs, a kernel that it has just started may not be in the row yet.
     const ended = row.calls > 0 ? threads : threads.filter((threadId) => hasKernel(row, threadId));
     if (ended.length === 0) return undefined;
     const others = resetsOf(row).filter(({ threadId }) => !ended.includes(threadId));
     const added = ended.map((threadId) => ({ threadId, id: randomUUID(), stops: true, ends: true }));
     return JSON.stringify([...others, ...added]);
   } catch {
-    // A newer host has written what this version does not know. Their idle time ends these kernels as well.
+    // A newer host has written a format that this version cannot read. These kernels end by their idle time.
     return undefined;
   }
 }
 
-/** Whether there is a kernel of a thread, or what is stored of one. */
+/** Whether a thread has a kernel, or stored variables of one. */
 export function hasKernel(row: Pick<SandboxRow, 'kernels' | 'snapshots'>, threadId: string): boolean {
   return [...kernelsOf(row), ...snapshotsOf(row)].some((kernel) => kernel.threadId === threadId);
 }

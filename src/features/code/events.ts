@@ -15,7 +15,7 @@ const RESTART_REASONS = [
 
 export type RestartReason = (typeof RESTART_REASONS)[number];
 
-/** What the events of code actions have beside the fields of all events (`docs/code-actions.md`). */
+/** The fields of the events of code actions, beside those of all events (`docs/code-actions.md`). */
 export const CODE_EVENTS = {
   'sandbox.created': {
     name: 'SandboxCreated',

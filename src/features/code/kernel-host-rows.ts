@@ -3,16 +3,16 @@ import type { Tables } from '../../catalog/schema.ts';
 import { Store } from '../../catalog/store.ts';
 import './tables.ts';
 
-/** How often a host says that it runs. */
+/** The heartbeat interval of a host. */
 export const HOST_SEEN_MS = 3_000;
 
-/** A host that has not said so for this time is lost: several times were missed, and clocks differ little. */
+/** A host without a heartbeat for this time is lost: several were missed, and clocks differ little. */
 export const HOST_LOST_MS = 12_000;
 
-/** The rows of hosts that are lost are kept for a day, for operators. */
+/** The rows of lost hosts are kept for a day, for operators. */
 const KEPT_MS = 86_400_000;
 
-/** The kernel hosts that run. */
+/** The running kernel hosts. */
 export class KernelHosts extends Store {
   async seen(host: Insertable<Tables['kernel_hosts']>): Promise<void> {
     const { host: _, ...rest } = host;
@@ -27,7 +27,7 @@ export class KernelHosts extends Store {
     await this.db.deleteFrom('kernel_hosts').where('host', '=', host).execute();
   }
 
-  /** Forgets those that were lost long ago. @param now milliseconds since 1970 */
+  /** Deletes the hosts that were lost long ago. @param now milliseconds since 1970 */
   async sweep(now: number): Promise<void> {
     const before = new Date(now - KEPT_MS).toISOString();
     await this.db.deleteFrom('kernel_hosts').where('seen_at', '<', before).execute();
@@ -43,7 +43,7 @@ export class KernelHosts extends Store {
     return (await row.executeTakeFirst()) !== undefined;
   }
 
-  /** Those that are not lost, those that were seen last first; at most 100. @param now milliseconds since 1970 */
+  /** At most 100 hosts that are not lost, by last heartbeat, newest first. @param now milliseconds since 1970 */
   async running(now: number): Promise<Selectable<Tables['kernel_hosts']>[]> {
     return this.db
       .selectFrom('kernel_hosts')

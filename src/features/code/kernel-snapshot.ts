@@ -5,18 +5,18 @@ const names = z.array(z.string());
 
 const kernelSnapshot = z.object({
   threadId: z.string(),
-  /** That of the last kernel. */
+  /** The generation of the last kernel. */
   generation: z.number(),
-  /** The first generation since which no variable was lost. */
+  /** The generation since which no variable was lost. */
   intactSince: z.number(),
   /** The turn of the last cell. */
   turnId: z.string(),
   /** The files with the variables. */
   list: workspaceList,
-  /** The variables that are stored, at most 200 by name, and how many. */
+  /** The names of the stored variables, at most 200, and their number. */
   kept: names,
   keptCount: z.number(),
-  /** Those that are not, and would be lost. */
+  /** The variables that are not stored, and would be lost. */
   others: names,
   otherCount: z.number(),
   /** The variables of the kernel host whose values it may contain. */
@@ -28,7 +28,7 @@ const kernelSnapshot = z.object({
 /** The stored variables of the kernel of a thread, as they were after the last cell that has succeeded. */
 export type KernelSnapshot = z.infer<typeof kernelSnapshot>;
 
-/** Those that the row of a sandbox has, the one that was written last at the end. */
+/** The snapshots in the row of a sandbox, the last written one at the end. */
 export function snapshotsOf({ snapshots }: { snapshots: string | null }): KernelSnapshot[] {
   return snapshots === null ? [] : z.array(kernelSnapshot).parse(JSON.parse(snapshots));
 }

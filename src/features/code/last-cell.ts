@@ -3,11 +3,11 @@ import type { UnsequencedRecord } from '../../core/records/log.ts';
 import type { FeatureEvent } from '../../core/records/sandbox.ts';
 import { callKey } from '../../core/tool-records.ts';
 
-/** What a conversation knows of the kernel of a thread. */
+/** The kernel of a thread that a conversation has seen. */
 export interface KnownKernel {
-  /** The generation that the last result of a cell has named, or the one before an end that names none. */
+  /** The generation in the last result of a cell, or the one before an end without a generation. */
   generation: number;
-  /** The last cell is known to have lost its kernel: the next one runs in any. */
+  /** The last cell is known to have lost its kernel: the next cell runs in any kernel. */
   isLost: boolean;
 }
 
@@ -18,7 +18,7 @@ export interface KnownKernel {
 export function knownKernel(records: readonly UnsequencedRecord[], threadId: string): KnownKernel | undefined {
   const cells = new Set<string>();
   let known: KnownKernel | undefined;
-  // A cell that waits has started its kernel, and has no result yet: if it is lost, it never names the generation.
+  // A waiting cell has started its kernel, and has no result yet: if it is lost, its result contains no generation.
   let started = 0;
   for (const record of records) {
     if (record.kind === 'model.message' && record.threadId === threadId) {
@@ -37,7 +37,7 @@ export function knownKernel(records: readonly UnsequencedRecord[], threadId: str
   return known;
 }
 
-/** The generation of the kernel of whose start an event tells. */
+/** The generation of the kernel in an event of its start. */
 function startedIn({ type, data: { generation } }: Pick<FeatureEvent, 'type' | 'data'>): number | undefined {
   const isStart = type === 'kernel.started' || type === 'kernel.restarted';
   return isStart && typeof generation === 'number' ? generation : undefined;

@@ -1,6 +1,6 @@
 /**
- * What takes time to prepare: the Python of kernels, what a host starts them with, whether there is any host that does.
- * `reason` says what is missing, and what an operator can do about it.
+ * A resource that takes time to prepare: the Python of kernels, the environment of a host, or the availability of
+ * hosts. `reason` contains the missing requirement, and what an operator can do.
  */
 export type Prepared<Ready> =
   | { state: 'building' }

@@ -2,10 +2,10 @@ import { hasKernel } from './ended-kernels.ts';
 import { resetIdsOf, resetsOf, type KernelReset } from './kernel-state.ts';
 import type { Sandboxes } from './sandbox-rows.ts';
 
-/** How often the row may change under a reset: by others, and by the host that has done them. */
+/** The number of attempts of a reset, while other resets and the host change the row. */
 const MAX_ATTEMPTS = 10;
 
-/** How many resets of a session are remembered, so that a repeated request resets nothing again. */
+/** The number of remembered resets of a session, by which repeated requests are recognized. */
 const MAX_REMEMBERED = 20;
 
 interface ResetOptions {
@@ -15,8 +15,8 @@ interface ResetOptions {
 }
 
 /**
- * Has the host restart the kernel of a thread, at the latest before its next cell, once for each id. A thread without a
- * kernel, and without stored variables of one, has none to restart. False if code of the thread, or a call in the sandbox runs.
+ * Makes the host restart the kernel of a thread, at the latest before its next cell, once for each id. Has no effect on
+ * a thread without a kernel and stored variables. False if code of the thread, or a call in the sandbox, runs.
  */
 export async function resetKernel(
   sessionId: string,

@@ -8,22 +8,22 @@ import { HOST_LOST_MS } from './kernel-host-rows.ts';
 import type { KernelSnapshot } from './kernel-snapshot.ts';
 import './tables.ts';
 
-/** What a workspace has, in place of what it had before. */
+/** The new files of a workspace, and those that they replace. */
 interface ChangedWorkspace {
   sessionId: string;
-  /** As the row has it. */
+  /** The files in the row. */
   previous: string | null;
   workspace: string;
 }
 
 export type SandboxRow = Selectable<Tables['sandboxes']>;
 
-/** What clients have had reset. */
+/** The resets of clients. */
 type SandboxResets = Pick<SandboxRow, 'resets' | 'reset_ids'>;
 
 type OpenedSandbox = Pick<SandboxRow, 'session_id' | 'id' | 'host' | 'isolation' | 'opened_by'>;
 
-/** The sandboxes of sessions. Each is on one host, until that is lost. */
+/** The sandboxes of sessions. Each is on one host, until the host is lost. */
 export class Sandboxes extends Store {
   async get(sessionId: string): Promise<SandboxRow | undefined> {
     return this.db.selectFrom('sandboxes').selectAll().where('session_id', '=', sessionId).executeTakeFirst();
@@ -33,7 +33,7 @@ export class Sandboxes extends Store {
     return this.db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
   }
 
-  /** Whether there is any: then a host is needed, although no call of code has been made since the start. */
+  /** Whether there is any sandbox, so that a host is needed even if no code was called since the start. */
   async isAny(): Promise<boolean> {
     return (await this.db.selectFrom('sandboxes').select('session_id').limit(1).executeTakeFirst()) !== undefined;
   }
@@ -45,8 +45,8 @@ export class Sandboxes extends Store {
   }
 
   /**
-   * The sandbox of a session, which this host gets if there is none, or if its own host is lost.
-   * @param sandbox as it is created
+   * The sandbox of a session. If there is none, or its host is lost, it is assigned to this host.
+   * @param sandbox the row for a new sandbox
    * @param now milliseconds since 1970
    */
   async open(sandbox: OpenedSandbox, now: number): Promise<SandboxRow> {
@@ -55,14 +55,14 @@ export class Sandboxes extends Store {
     await this.db
       .updateTable('sandboxes')
       .set((eb) => {
-        // Behind another wall it is announced again.
+        // Behind another wall, the event of its creation is repeated.
         const openedBy = eb
           .case()
           .when(eb.and([eb('isolation', '=', isolation), eb('opened_by', '!=', '')]))
           .then(eb.ref('opened_by'))
           .else(sandbox.opened_by)
           .end();
-        // Resets remain: stored variables outlast a host.
+        // Resets are kept, since stored variables outlast a host.
         return { host, isolation, opened_by: openedBy, calls: 0, kernels: null };
       })
       .where('session_id', '=', sessionId)
@@ -73,8 +73,8 @@ export class Sandboxes extends Store {
   }
 
   /**
-   * The sandbox of a session, for what clients have changed before there was any call. The host that opens it says how it is
-   * isolated.
+   * The sandbox of a session, created for changes by clients before any call. The host that opens it later sets its
+   * isolation.
    */
   async createUnopened(sessionId: string): Promise<SandboxRow> {
     const unopened = { session_id: sessionId, id: newId('sbx'), host: '', isolation: 'none', opened_by: '' } as const;
@@ -82,7 +82,7 @@ export class Sandboxes extends Store {
     return (await this.get(sessionId)) ?? created;
   }
 
-  /** Creates the sandbox of a session, unless there is one. Returns it as it is if it is new. */
+  /** Creates the sandbox of a session, unless it exists. Returns the row for a new sandbox in either case. */
   async create(sandbox: OpenedSandbox, now: number): Promise<SandboxRow> {
     const nothing = { workspace: null, calls: 0, kernels: null, resets: null, reset_ids: null, snapshots: null };
     const created = { ...sandbox, ...nothing, created_at: new Date(now).toISOString() };
@@ -92,17 +92,17 @@ export class Sandboxes extends Store {
   }
 
   /**
-   * Keeps what calls on the host have made of the workspace. False if the sandbox is no longer on it, or the row has other
+   * Stores the workspace after calls on the host. False if the sandbox is no longer on this host, or the row has other
    * files than `previous`.
-   * @param blobs those with the files
+   * @param blobs the blobs of the files
    */
   async keep({ host, ...change }: ChangedWorkspace & { host: string }, blobs: string[]): Promise<boolean> {
     return this.#change(change, blobs, (eb) => eb('host', '=', host));
   }
 
   /**
-   * Keeps the stored variables of kernels on the host. False if the sandbox is no longer on it.
-   * @param held the blobs of threads that have others than before
+   * Stores the variables of kernels on the host. False if the sandbox is no longer on this host.
+   * @param held the blobs of the threads whose blobs have changed
    */
   async keepSnapshots(
     { sessionId, host, snapshots }: { sessionId: string; host: string; snapshots: KernelSnapshot[] },
@@ -121,7 +121,7 @@ export class Sandboxes extends Store {
   }
 
   /**
-   * Changes the files of a workspace from outside, while no call runs that may change them, too.
+   * Changes the files of a workspace for a client, unless a call runs that may change them, too.
    * @param now milliseconds since 1970
    * @returns why it was not changed: `running`, or `outdated` if the row has other files than `previous`
    */
@@ -133,10 +133,10 @@ export class Sandboxes extends Store {
   }
 
   /**
-   * Replaces the resets of kernels that the host is to do, while no call runs.
-   * @param previous what the row has
+   * Replaces the pending resets of kernels, unless a call runs.
+   * @param previous the current row
    * @param now milliseconds since 1970
-   * @returns false if a call runs, or the row has others
+   * @returns false if a call runs, or the row has other resets
    */
   async reset(previous: SandboxRow, changed: SandboxResets, now: number): Promise<boolean> {
     const { resets, reset_ids: ids } = previous;
@@ -150,18 +150,18 @@ export class Sandboxes extends Store {
     return changeRows(reset);
   }
 
-  /** Has the host end the kernels of threads that are done. */
+  /** Makes the host end the kernels of ended threads. */
   async endKernels(sessionId: string, threads: string[]): Promise<void> {
     await this.db.transaction().execute((db) => endKernels(db, sessionId, threads));
   }
 
-  /** The sessions whose sandboxes on a host have resets that it has not done. */
+  /** The sessions whose sandboxes on a host have pending resets. */
   async withResets(host: string): Promise<Set<string>> {
     const rows = this.db.selectFrom('sandboxes').select('session_id').where('host', '=', host);
     return new Set((await rows.where('resets', 'is not', null).execute()).map(({ session_id: id }) => id));
   }
 
-  /** The host has done these resets. */
+  /** Removes resets that the host has performed. */
   async resetsDone({ sessionId, host, resets }: { sessionId: string; host: string; resets: string }): Promise<void> {
     await this.db
       .updateTable('sandboxes')
@@ -173,7 +173,7 @@ export class Sandboxes extends Store {
   }
 
   /**
-   * Notes what runs on the host. Returns what the row has of clients; undefined if the sandbox is no longer on the host.
+   * Records the running calls and kernels. Returns the data from clients; undefined if the sandbox is on another host.
    */
   async note(
     running: Pick<SandboxRow, 'host' | 'calls' | 'kernels'> & { sessionId: string },

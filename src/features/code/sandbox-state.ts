@@ -3,7 +3,7 @@ import type { KernelHosts } from './kernel-host-rows.ts';
 import { kernelsOf, resetsOf, type KernelState, type ThreadKernelState } from './kernel-state.ts';
 import type { SandboxRow } from './sandbox-rows.ts';
 
-/** What clients see of a sandbox. */
+/** The state of a sandbox for clients. */
 interface SandboxState {
   status: 'none' | 'ready' | 'busy' | 'suspended' | 'stopped';
   isolation: Isolation | null;
@@ -12,7 +12,7 @@ interface SandboxState {
   expiresAt: number | null;
 }
 
-/** The state of a sandbox, as its host has last written it, and clients have had it reset. Of one whose host is lost, no kernel runs. */
+/** The last state that the host has written, after pending resets. If the host is lost, no kernel runs. */
 export async function sandboxState(
   row: SandboxRow | undefined,
   { kernelHosts }: { kernelHosts: Pick<KernelHosts, 'isRunning'> },

@@ -5,25 +5,25 @@ import type { Prepared } from './prepared.ts';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
-    /** The sandboxes of sessions: where each is, and what its workspace has. */
+    /** The sandboxes of sessions, with their hosts and the files of their workspaces. */
     sandboxes: {
       session_id: string;
       id: string;
-      /** The kernel host that has it: the task queue of that process alone. */
+      /** Its kernel host: the task queue of that process alone. */
       host: string;
       isolation: Isolation;
       /**
-       * The activity that has created it: each attempt at that returns the event of the creation. Empty, as is the host, if
-       * only a client has written files yet.
+       * The activity that has created it, all attempts of which return the event of the creation. Empty, like the host,
+       * if only a client has written files so far.
        */
       opened_by: string;
-      /** The files of the workspace, as `WorkspaceState` keeps them; null before the first call has ended. */
+      /** The files of the workspace, stored by `WorkspaceState`; null before the end of the first call. */
       workspace: string | null;
-      /** How many calls run on the host; what is left of a lost host does not count. */
+      /** The number of running calls on the host; without meaning if the host is lost. */
       calls: Generated<number>;
       /** The kernels on the host, a list of `KernelState`s as JSON. */
       kernels: string | null;
-      /** What clients have had reset, as JSON, until the host has done it: see `KernelReset`. */
+      /** The pending resets of kernels, as JSON: see `KernelReset`. */
       resets: string | null;
       /** The ids of the last resets, as a list in JSON. */
       reset_ids: string | null;
@@ -31,32 +31,32 @@ declare module '../../catalog/schema.ts' {
       snapshots: string | null;
       created_at: string;
     };
-    /** The kernel hosts that run, or have run lately. */
+    /** The kernel hosts that run, or ran recently. */
     kernel_hosts: {
       host: string;
       state: KernelHostState;
-      /** Why it cannot start kernels. */
+      /** The reason why it cannot start kernels. */
       reason: string | null;
       /** The wall around its kernels, once it is known. */
       isolation: Isolation | null;
       kernels: number;
       capacity: number;
-      /** It is lost if that is longer ago than `HOST_LOST_MS`. */
+      /** The last heartbeat: the host is lost if it is older than `HOST_LOST_MS`. */
       seen_at: string;
     };
-    /** The rules that users have made on what agents may do in code. */
+    /** The rules of users for the actions of agents in code. */
     permission_rules: {
       id: string;
       scope: RuleScope;
-      /** Where it counts: see `RuleTarget`. */
+      /** The key of its `RuleTarget`. */
       place: string;
-      /** Null for one that counts in all sessions of its subject with the agent. */
+      /** Null for a rule that applies to all sessions of its subject with the agent. */
       session_id: string | null;
       /** The agent of such a rule. */
       agent_name: string | null;
       /** Equal for equal rules. */
       hash: string;
-      /** The rule, with the subject that has made it. */
+      /** The rule, with its author. */
       rule: string;
       created_at: string;
       expires_at: string | null;
@@ -64,7 +64,7 @@ declare module '../../catalog/schema.ts' {
     /** The tools that agents and clients have saved. */
     saved_code_tools: {
       id: string;
-      /** Whose they are: see `SavedToolOwner`. */
+      /** The key of its `SavedToolOwner`. */
       place: string;
       agent_name: string;
       category: string;
@@ -72,18 +72,18 @@ declare module '../../catalog/schema.ts' {
       version: number;
       /** Equal for equal tools. */
       hash: string;
-      /** What lists say of it, and the subject that has saved this version. */
+      /** Its fields in lists, and the author of this version. */
       about: string;
       /** Its sources. */
       code: string;
       /** The requests that have saved the last versions, as a list in JSON. */
       saved_by: string;
-      /** When its first version was saved. */
+      /** The time at which its first version was saved. */
       created_at: string;
       updated_at: string;
     };
   }
 }
 
-/** `building`: it gets its environment of Python. `draining`: it stops, and starts no kernels. */
+/** `building`: its Python environment is being built. `draining`: it is stopping, and starts no kernels. */
 export type KernelHostState = Prepared<object>['state'] | 'draining';

@@ -4,16 +4,16 @@ import { skillLine, SKILL_TAG_NOTE } from '../skills/read-skill.ts';
 import { parseSkill, SKILL_FILE, SkillError } from '../skills/skill-file.ts';
 import type { OpenedWorkspace } from './workspace/stored-workspace.ts';
 
-/** Where the project in a workspace has its skills. Other agents that act in code look there, too. */
+/** The folder with the skills of the project in a workspace, which is also used by other coding agents. */
 const FOLDER = '.agents/skills';
 
-/** Code can make as many as it likes, and each is a part of every prompt. */
+/** Limits the skills, which code can make, and each of which is a part of every prompt. */
 const MAX_SKILLS = 20;
 
 /** The front matter is at the beginning of a skill. */
 const MAX_READ_BYTES = 64 * 1024;
 
-/** What prompts say of the skills in a workspace: a list of them, and what is wrong with the others. */
+/** The texts for prompts about the skills in a workspace: a list of them, and the problems of invalid ones. */
 export async function workspaceSkills(files: OpenedWorkspace): Promise<string[]> {
   const lines: string[] = [];
   const problems: string[] = [];

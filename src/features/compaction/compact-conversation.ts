@@ -13,7 +13,7 @@ import { withCompacted } from './compacted-conversation.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { summarize } from './summarize.ts';
 
-/** Shows what compactions have left of a conversation, and compacts it if it is too long for the model. */
+/** Replaces the compacted part of a conversation, and compacts the conversation if it is too long for the model. */
 export const COMPACTION_PART: ModelCallPart = {
   conversation: (items, { spec, compacted }) => ({ items: withCutResults(spec, withCompacted(items, compacted)) }),
   compaction: ({ conversation, request, earlier, target }, step) => {
@@ -31,12 +31,12 @@ export const COMPACTION_PART: ModelCallPart = {
   },
 };
 
-/** No model rejects so few tokens for their number: what is wrong is something else. */
+/** No model rejects so few tokens for their number, so the rejection has another cause. */
 const SHORT_TOKENS = 2_000;
 
 /**
- * Whether a model has answered the conversation while it was shorter, since the last compaction: what it rejects now may
- * be its length, although it has no word for that.
+ * Whether the model has accepted a shorter form of the conversation since the last compaction. It may then reject the
+ * length now, although its error does not name it.
  */
 function wasAccepted(shown: IndexedItem[], compactedAt: number, target: ModelTarget): boolean {
   return shown.some(({ item, at }) => item.role === 'assistant' && at > compactedAt && isBy(item.message, target));

@@ -6,7 +6,7 @@ const SUMMARY_NOTE =
   'The conversation so far was summarized, because it had become too long. Continue with what comes next, or with what ' +
   'the summary says is to be done. The summary:';
 
-/** The conversation as the model gets it: the summary, then what came after it. */
+/** The conversation as the model gets it: the summary, then the items after it. */
 export function withCompacted(conversation: IndexedItem[], { from, cleared, summary }: Compacted): IndexedItem[] {
   const rest = conversation
     .filter(({ at }) => at >= from)

@@ -10,34 +10,34 @@ import { isClearable } from './compacted-conversation.ts';
 /** The threshold if neither the agent names one nor the provider file the size of the model's context. */
 const DEFAULT_THRESHOLD_TOKENS = 50_000;
 
-/** The share of a model's context above which a conversation is compacted: the answer needs space, too. */
+/** The share of a model's context above which a conversation is compacted: the rest is for the model's message. */
 const SHARE_OF_CONTEXT = 0.8;
 
-/** What is kept word for word after a summary, at most: a share of the threshold. */
+/** The largest share of the threshold that is kept word for word after a summary. */
 const KEPT_SHARE = 1 / 3;
 
-/** Results are only cleared if the next model call is then below this share; otherwise the next one would be above it. */
+/** Results are only cleared if this brings the next model call below this share of the threshold, which leaves room. */
 const CLEARED_SHARE = 3 / 4;
 
 /** A summary is not worth a model call if it adds less than this share to the last one. */
 const MIN_SUMMARIZED_SHARE = 1 / 10;
 
-/** The steps of a turn whose results are not cleared: the model is working with them. */
+/** The number of last steps of a turn whose results are not cleared, since the model is working with them. */
 const STEPS_WITH_RESULTS = 2;
 
-/** How a conversation is to be compacted before the next model call. */
+/** The compaction of a conversation before the next model call. */
 export interface CompactionPlan {
   /** As in the record. */
   through: number;
   tokensBefore: number;
   /** Without the summary. */
   tokensAfter: number;
-  /** What is to be summarized; undefined if the results of tools are cleared instead. */
+  /** The items to summarize; undefined if the results of tools are cleared instead. */
   summarized?: TranscriptItem[];
 }
 
 interface Situation {
-  /** What the model would get, with the places of its items in `records`. */
+  /** The conversation as the model would get it, with the indexes of its items in `records`. */
   conversation: IndexedItem[];
   records: UnsequencedRecord[];
   compacted: Compacted;
@@ -49,8 +49,8 @@ interface Situation {
 }
 
 /**
- * The number of input tokens above which an agent's conversation is compacted; undefined: it never is. `rejectedTokens`:
- * a size that the model rejects, or of which it reads no more, so that even the author's threshold is too high.
+ * The number of input tokens above which an agent's conversation is compacted; undefined: it is never compacted.
+ * `rejectedTokens`: a size that the model rejects or truncates, so that even the author's threshold is too high.
  */
 export function compactionThreshold(
   { config }: AgentSpec,
@@ -68,8 +68,8 @@ function shareOf(contextTokens: number): number {
 }
 
 /**
- * The input tokens of a request: those of the last message as its provider has reported them, with what was added since.
- * Without such a report they are estimated.
+ * The input tokens of a request: the tokens that the provider has reported for the last message, and an estimate of the
+ * items since. Without such a report, all are estimated.
  */
 export function inputTokens(request: ModelRequest, earlier: EarlierReport | undefined): number {
   if (earlier) {
@@ -84,10 +84,10 @@ function tokensOf(items: TranscriptItem[]): number {
 }
 
 /**
- * Decides whether a conversation is compacted before the next model call, and how; undefined if it is short enough, or
- * if nothing can be gained. It is divided before a message of the model, so that calls stay with their results, and in
- * the current turn, so that later turns read no turn before it. Each summary replaces more records than the last one, so
- * a turn has a limited number of them.
+ * Decides whether and how a conversation is compacted before the next model call; undefined if it is short enough, or
+ * if nothing can be gained. It is split before a message of the model, so that calls stay with their results, and in
+ * the current turn, so that later turns need no turn before it. Each summary replaces more records than the last one,
+ * so a turn has a limited number of summaries.
  */
 export function planCompaction(situation: Situation): CompactionPlan | undefined {
   const { tokens, threshold, isTooLong } = situation;
@@ -96,7 +96,7 @@ export function planCompaction(situation: Situation): CompactionPlan | undefined
   return planClearing(situation) ?? planSummary(situation);
 }
 
-/** Clears the results of all but the last steps, if that is enough. */
+/** Clears the results of all but the last steps, if this shortens the conversation enough. */
 function planClearing({ conversation, records, compacted, tokens, threshold }: Situation): CompactionPlan | undefined {
   const begin = beginOfTurn(records);
   const steps = messagesSince(conversation, begin);
@@ -107,7 +107,7 @@ function planClearing({ conversation, records, compacted, tokens, threshold }: S
   return { through: boundary - begin, tokensBefore: tokens, tokensAfter };
 }
 
-/** Summarizes as little as possible, but so much that what is kept is far below the threshold. */
+/** Summarizes as little as possible, but enough that the kept rest is far below the threshold. */
 function planSummary(situation: Situation): CompactionPlan | undefined {
   const { conversation, records, compacted, tokens, threshold, isTooLong } = situation;
   const begin = beginOfTurn(records);
@@ -115,13 +115,13 @@ function planSummary(situation: Situation): CompactionPlan | undefined {
     conversation.filter(({ at }) => at >= from && at < to).map(({ item }) => item);
   const isNew = (boundary: number) => between(compacted.from, boundary).length > 0;
   const messages = messagesSince(conversation, begin);
-  // The last resort is to summarize everything, also the user's message: if what the last summary kept is too long.
+  // If the rest that the last summary kept is too long, everything is summarized, also the user's message.
   const isLastResort = isTooLong && compacted.last > (messages.at(-1) ?? begin);
-  const places = [...(isLastResort ? [] : [begin, ...messages]), ...(isTooLong ? [records.length] : [])].filter(isNew);
+  const starts = [...(isLastResort ? [] : [begin, ...messages]), ...(isTooLong ? [records.length] : [])].filter(isNew);
   const boundary =
-    places.find((place) => tokensOf(between(place, Infinity)) <= threshold * KEPT_SHARE) ?? places.at(-1);
+    starts.find((start) => tokensOf(between(start, Infinity)) <= threshold * KEPT_SHARE) ?? starts.at(-1);
   if (boundary === undefined) return undefined;
-  // Summarizing a summary again gains nothing: instructions alone may exceed the threshold.
+  // Instructions alone may exceed the threshold: summarizing a summary again would gain nothing.
   const gain = tokensOf(between(compacted.from, boundary));
   if (!isTooLong && gain < threshold * MIN_SUMMARIZED_SHARE) return undefined;
   const summarized = between(-1, boundary);

@@ -14,18 +14,18 @@ import { runnableAgent } from '../../engine/start-turn.ts';
 import { delegatesOf } from '../../spec/agent-spec.ts';
 
 /**
- * How deep sessions may be nested: a session without a parent has children of depth 1. Faces check it, too, since the
- * specs of an agent and its delegates are known when its session is created.
+ * The maximum depth of nested sessions: a session without a parent has children of depth 1. The APIs check it, too,
+ * since the specs of an agent and its delegates are known when its session is created.
  */
 const MAX_DEPTH = 16;
 
-/** What the creation of a delegate's session needs. */
+/** The services that create the session of a delegate. */
 export type DelegationServices = Pick<Engine, 'agentCheck' | 'turnLimits'> & {
   catalog: KernelCatalog & { delegations: Delegations; sessionRequests: SessionRequests };
   sessionQueue: Pick<SessionQueue, 'create'>;
 };
 
-/** A call that another agent is to answer in the session `childSessionId`. */
+/** A call that another agent executes in the session `childSessionId`. */
 export interface DelegatedToolCall extends Pick<
   CallToolInput,
   'sessionId' | 'turnId' | 'threadId' | 'toolCallId' | 'specHash' | 'owner'
@@ -35,14 +35,14 @@ export interface DelegatedToolCall extends Pick<
   arguments: string;
 }
 
-/** Validated before, in a limited time in which that may not have been completed. */
+/** Parsed again, since the time limit of the earlier validation may have ended before it was complete. */
 const parameters = z.object({ agent: z.string(), task: z.string().min(1) });
 
 /**
- * Creates the session of a delegate, whose first turn the session's queue then starts: it belongs to the owner of the
- * parent, with the roles that the parent's turn has. It counts against the limits of the parent's owner, and does not wait
- * until there is room. Returns a function to call once the turn is started, or never will be: until then, the turn is
- * counted here.
+ * Creates the session of a delegate, whose first turn the session queue then starts. It belongs to the owner of the
+ * parent, and has the roles of the parent's turn. It counts against the limits of the parent's owner, and is rejected
+ * instead of queued if they are reached. Returns a function to call once the turn was started or rejected: until then,
+ * the turn is counted here.
  * @throws EngineError if the delegate cannot run now, or the parent was deleted
  */
 export async function createDelegate(engine: DelegationServices, call: DelegatedToolCall): Promise<() => void> {
@@ -79,7 +79,7 @@ export async function createDelegate(engine: DelegationServices, call: Delegated
   };
   const caller = { subject: subjectOf(parent), roles: rolesIn(session.draft_roles ?? '[]') };
   const { spec } = await runnableAgent(engine, { ...session, closed: 0 }, caller);
-  // A turn that ends when it needs an answer would be answered by another turn, for which nobody waits.
+  // Without "wait", a turn ends when it needs an answer. The answer starts another turn, whose result has no reader.
   if (spec.config?.pause !== 'wait') throw new EngineError('invalid_agent', `the agent ${name} requires pause: "wait"`);
   const release = await turnLimits.admit(session);
   try {
@@ -98,7 +98,7 @@ export async function createDelegate(engine: DelegationServices, call: Delegated
         takes_slot: parentRequest?.takes_slot ?? 0,
       },
       input: [{ type: 'user.message', content: task }],
-      // The parent waits for it, so that it could wait for its own parent.
+      // A queued child could wait for the slot of its own parent, which waits for the child.
       mayQueue: false,
       delegation: {
         child_session_id: id,

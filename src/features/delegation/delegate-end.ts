@@ -6,7 +6,7 @@ import { ROOT_THREAD } from '../../core/records/threads.ts';
 import type { DelegationResult } from '../../core/delegations.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 
-/** How the work of a delegate has ended, with the text for the model of its parent. */
+/** The outcome of a delegate's work, with the text for the model of its parent. */
 export interface DelegateEnd {
   outcome: DelegationResult['outcome'];
   text: string;
@@ -21,12 +21,12 @@ interface EndSources {
   logs: Pick<TurnLogReader, 'firstAndLast' | 'readBackwards'>;
 }
 
-/** How much of a log is searched for the last text of a delegate that gave no answer. */
+/** The number of log entries that are searched for the last text of a delegate without a final message. */
 const SEARCHED_ENTRIES = 100;
 
 const NO_ANSWER = 'The agent ended without an answer.';
 
-/** How the work of a delegate has ended; undefined while its turn runs, or is to be started. */
+/** The outcome of a delegate's work; undefined while its turn runs, or is to be started. */
 export async function delegateEnd(sources: EndSources, delegation: DelegationRow): Promise<DelegateEnd | undefined> {
   const { child_session_id: sessionId, child_turn_id: turnId, agent } = delegation;
   if (!(await sources.catalog.sessions.get(sessionId))) {
@@ -49,7 +49,7 @@ async function endWithoutTurn(
   { child_session_id: sessionId, child_turn_id: turnId, agent }: DelegationRow,
 ): Promise<DelegateEnd | undefined> {
   const request = await catalog.sessionRequests.get(sessionId);
-  // One that was requested may start at this moment, also if it was cancelled.
+  // A requested turn may be starting now, even if it was cancelled.
   if (request?.first_turn_id || (await catalog.turns.get(turnId))) return undefined;
   if (request?.start_error) return { outcome: 'failed', text: `The agent could not start: ${request.start_error}` };
   if (request?.cancelled_at) return { outcome: 'cancelled', text: `The agent ${agent} was stopped before it began.` };

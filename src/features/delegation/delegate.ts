@@ -32,7 +32,7 @@ export const DELEGATE: SystemTool = {
       },
     };
   },
-  // Sub-agents start sub-agents, whose work ends with the turn.
+  // Sub-agents have no delegates: they start sub-agents, whose work ends with the turn.
   isOffered: ({ mayStart = 0, subAgent }) => mayStart > 0 && !subAgent,
   route: ({ call, index, earlier, asDraft, modelCall }) => {
     const delegated = routeDelegation(modelCall, { index, started: startedAgents(earlier) });
@@ -43,10 +43,10 @@ export const DELEGATE: SystemTool = {
 
 type CallingThread = Pick<ModelCall, 'messageId' | 'mayStart' | 'subAgent'>;
 
-/** The session in which another agent answers a call; `problem`: why none may be started. */
+/** The session in which another agent executes a call; `problem`: why none may be started. */
 type DelegationRoute = { sessionId: string } | { problem: string };
 
-/** Decides whether the call at `index` of a message, which has `started` agents before, may give a task to another agent. */
+/** Decides whether the call at `index` of a message may start a delegate; earlier calls of it have `started` some. */
 export function routeDelegation(
   { messageId, mayStart = 0, subAgent }: CallingThread,
   { index, started }: { index: number; started: number },
@@ -60,8 +60,8 @@ export function routeDelegation(
 }
 
 /**
- * The id of the session that answers the call at `index` of a message: each attempt derives the same. It is hashed, since
- * the ids of a turn's events and threads are near that of its message.
+ * The id of the delegate's session for the call at `index` of a message: each attempt derives the same id. It is
+ * hashed, since the ids of a turn's events and threads are close to the id of its message.
  */
 function delegateSessionId(messageId: string, index: number): string {
   const digits = createHash('sha256').update(`${messageId} ${index}`).digest().values();

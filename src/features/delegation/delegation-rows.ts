@@ -6,7 +6,7 @@ import { Store } from '../../catalog/store.ts';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
-    /** The sessions of agents that answer the tool calls of other agents, each with the call of its parent. */
+    /** The sessions of delegates, each with the tool call of its parent. */
     delegations: {
       child_session_id: string;
       /** The first turn of the session, whose end is the result of the call. */
@@ -20,7 +20,7 @@ declare module '../../catalog/schema.ts' {
       /** 1 for a child of a session without a parent. */
       depth: number;
       created_at: string;
-      /** The parent's turn has the result, or has ended without it: nothing is left to do. */
+      /** 1: the parent's turn has the result, or has ended without it. The delegation is complete. */
       told: Generated<number>;
     };
   }
@@ -34,9 +34,9 @@ export const delegationsReader: LogReader = {
   },
 };
 
-/** The sessions of agents that answer the tool calls of other agents: `SessionSlots.create` creates them. */
+/** The sessions of delegates and the tool calls that they execute. `SessionSlots.create` inserts the rows. */
 export class Delegations extends Store {
-  /** How a session was created; undefined for one that was not created by a tool call. */
+  /** The delegation of a session; undefined if no tool call has created the session. */
   async get(childSessionId: string): Promise<DelegationRow | undefined> {
     return this.db
       .selectFrom('delegations')
@@ -56,12 +56,12 @@ export class Delegations extends Store {
       .execute();
   }
 
-  /** The parent's turn has the result, or needs none. */
+  /** Records that the parent's turn has the result, or needs none. */
   async told(childSessionId: string): Promise<void> {
     await this.db.updateTable('delegations').set({ told: 1 }).where('child_session_id', '=', childSessionId).execute();
   }
 
-  /** The delegations of which a turn is the child's or the parent's, and whose results the parent's turn does not have. */
+  /** The delegations with this turn as child's or parent's turn, and without a result in the parent's turn. */
   async untoldOf(turnId: string): Promise<DelegationRow[]> {
     return this.#untold()
       .where((eb) => eb.or({ child_turn_id: turnId, parent_turn_id: turnId }))
@@ -74,9 +74,8 @@ export class Delegations extends Store {
   }
 
   /**
-   * The untold delegations in which something has ended, according to the catalog: the child's turn or its session, or the
-   * parent's turn. Also those whose child has no turn and will get none: it was rejected or cancelled, or Temporal has lost
-   * it.
+   * The incomplete delegations in which, according to the catalog, the child's turn or session or the parent's turn has
+   * ended. Includes those whose child will get no turn: it was rejected or cancelled, or Temporal has lost it.
    */
   async toSettle(limit: number): Promise<DelegationRow[]> {
     return this.#untold()

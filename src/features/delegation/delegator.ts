@@ -19,15 +19,15 @@ interface DelegatorOptions {
   client: Client;
 }
 
-/** Delegations per sweep; the rest is left to the next. */
+/** Delegations per sweep; the next sweep settles the rest. */
 const LIMIT = 200;
 
 /**
- * Runs the work that agents delegate to others: each call of a turn in a session of its own, whose first turn answers it.
+ * Runs the work that agents delegate: each call in a session of its own, whose first turn produces the result.
  *
- * The parent's turn waits without an activity, so it has to be told the result, and the child's turn that its parent has
- * ended. The catalog knows what is left to do, so nothing is lost in a crash: the worker that sees the end of a turn does
- * it at once, and again after it has archived the turn; housekeeping does what was missed. All of it may be repeated.
+ * The parent's turn waits without an activity, so the result is signalled to it; if the parent ends first, the child is
+ * cancelled. The catalog records open delegations, so none is lost in a crash: the worker that ends a turn settles them
+ * at once, and again after it has archived the turn; housekeeping settles the rest. All steps may be repeated.
  */
 export class Delegator {
   readonly #engine: DelegatorOptions['engine'];
@@ -39,15 +39,15 @@ export class Delegator {
   }
 
   /**
-   * Gives a task to another agent; a repetition changes nothing. Returns why that is not possible now. Once the session of
-   * the agent exists, the call is answered by a command, so that it has one result whatever attempt arrives first.
+   * Gives a task to another agent; a repetition changes nothing. Returns the reason if this is not possible now. Once
+   * the delegate's session exists, the result is sent by a command, so that all attempts produce only one result.
    */
   async start(call: DelegatedToolCall): Promise<{ problem: string } | undefined> {
     const { catalog, sessionQueue } = this.#engine;
     const { childSessionId } = call;
     let release: (() => void) | undefined;
     try {
-      // A repetition is not limited: its turn may be running.
+      // Limits do not apply to a repetition, whose turn may be running.
       if (!(await catalog.delegations.get(childSessionId))) {
         release = await createDelegate(this.#engine, call);
       }
@@ -67,46 +67,46 @@ export class Delegator {
     return undefined;
   }
 
-  /** A turn has ended: its parent is told, and its children are stopped. */
+  /** Called when a turn has ended: sends its result to the parent's turn, and cancels its children. */
   async turnEnded(turnId: string): Promise<void> {
     const delegations = await this.#engine.catalog.delegations.untoldOf(turnId);
     await Promise.all(delegations.map((one) => (one.child_turn_id === turnId ? this.#settle(one) : this.#stop(one))));
   }
 
-  /** A session was deleted, and its turns have ended: its parent is told, and its children are deleted, too. */
+  /** Called when a session was deleted and its turns have ended: notifies the parent's turn, deletes the children. */
   async sessionDeleted(sessionId: string): Promise<void> {
     const { sessions, delegations } = this.#engine.catalog;
     const own = await delegations.get(sessionId);
     if (own?.told === 0) await this.#settle(own);
     for (const { child_session_id: id } of await delegations.ofSession(sessionId)) {
-      // Its own children are deleted when its turns have ended.
+      // The children of the child are deleted once its turns have ended.
       if (await sessions.get(id)) await deleteSession(this.#engine, { id });
     }
   }
 
-  /** Cancels the children of a turn that have not answered. */
+  /** Cancels the children of a turn that have no result yet. */
   async stopChildren(turnId: string): Promise<void> {
     const children = await this.#engine.catalog.delegations.untoldBy(turnId);
     await Promise.all(children.map((child) => this.#stop(child)));
   }
 
-  /** Has a child answer with its next model call. */
+  /** Forces a child to finish with its next model call. */
   async force(childSessionId: string, subject: Subject): Promise<void> {
     const delegation = await this.#engine.catalog.delegations.get(childSessionId);
     if (!delegation || delegation.told) return;
     const { child_turn_id: turnId, parent_turn_id: parentTurnId } = delegation;
-    // It may have been accepted a moment ago: this waits until it has started.
+    // The turn may have been accepted a moment ago: this waits until it has started.
     await unlessNotFound(this.#engine.logs.start(turnId));
     await this.#signal(turnId, { type: 'force_answer', id: `force-answer of ${parentTurnId}`, subject });
   }
 
-  /** Cancels a child that has not answered. */
+  /** Cancels a child that has no result yet. */
   async stop(childSessionId: string): Promise<void> {
     const delegation = await this.#engine.catalog.delegations.get(childSessionId);
     if (delegation?.told === 0) await this.#stop(delegation);
   }
 
-  /** Does what is left to do. */
+  /** Settles the open delegations in which a turn or session has ended. */
   async settleAll(): Promise<void> {
     const { catalog, log } = this.#engine;
     for (const delegation of await catalog.delegations.toSettle(LIMIT)) {
@@ -119,14 +119,14 @@ export class Delegator {
     }
   }
 
-  /** Tells the parent how the child has ended. False if it has not. */
+  /** Sends the outcome of the child to the parent's turn. False if the child has not ended. */
   async #settle(delegation: DelegationRow): Promise<boolean> {
     const end = await delegateEnd(this.#engine, delegation);
-    if (end) await this.#tell(delegation, end);
+    if (end) await this.#sendResult(delegation, end);
     return end !== undefined;
   }
 
-  async #tell(delegation: DelegationRow, { outcome, text }: DelegateEnd): Promise<void> {
+  async #sendResult(delegation: DelegationRow, { outcome, text }: DelegateEnd): Promise<void> {
     const { catalog, blobs } = this.#engine;
     const { child_session_id: childId, parent_session_id: sessionId, parent_turn_id: turnId } = delegation;
     if (await catalog.sessions.get(sessionId)) {
@@ -153,11 +153,11 @@ export class Delegator {
       const isDeleted = error instanceof EngineError && error.code === 'session_not_found';
       if (!isDeleted) throw error;
     }
-    // One that had not begun has ended with that.
+    // The cancellation has ended a child that had not begun.
     await this.#settle(delegation);
   }
 
-  /** Without effect on a turn that has ended. */
+  /** Has no effect on a turn that has ended. */
   async #signal(turnId: string, command: TurnCommand): Promise<void> {
     try {
       await signalTurn(this.#client, turnId, command);

@@ -4,7 +4,7 @@ import { errorMessage } from '../../lib/errors.ts';
 import { KeyedSemaphore } from '../../lib/keyed-semaphore.ts';
 import type { ExtractedKind } from './file-kind.ts';
 
-/** What the thread gets: all of the buffer, and limits as in `ReaderLimits`. */
+/** The input of the thread: the whole buffer, and limits as in `ReaderLimits`. */
 export interface ReaderTask {
   bytes: Uint8Array<ArrayBuffer>;
   maxParts: number;
@@ -12,7 +12,7 @@ export interface ReaderTask {
   maxUnpackedBytes: number;
 }
 
-/** What the thread sends: what it reads (see `TextSender`), the text of one part after the other, and how it ended. */
+/** The messages of the thread: the kind of file (see `TextSender`), the texts of the parts in order, and the end. */
 export type ReaderMessage =
   | { whole: string; blank: string }
   | { text: string; title?: string }
@@ -45,7 +45,7 @@ const THREADS: Record<ExtractedKind, URL> = {
   zip: new URL('zip-thread.ts', import.meta.url),
 };
 
-/** Each takes a processor and the memory of the limits. */
+/** Each thread takes a processor and the memory of the limits. */
 const MAX_THREADS = 2;
 const threads = new KeyedSemaphore(MAX_THREADS);
 
@@ -55,7 +55,7 @@ const MAX_OBJECTS_MB = 256;
 const WATCH_MS = 50;
 
 /**
- * The text of a file, part by part, or why there is none. A text that is read in part says so at its end.
+ * The text of a file, part by part, or the reason why there is none. A text that was read in part ends with a note.
  * @throws only the reason of `signal`
  */
 export async function extractText(
@@ -74,7 +74,7 @@ export async function extractText(
 class FileReader {
   readonly #thread: Worker;
   readonly #limits: ReaderLimits;
-  /** With the problem that has ended it, if there was one. Only the first call of `resolve` counts. */
+  /** Resolves with the problem that has ended the thread, if any. Only the first call of `resolve` counts. */
   readonly #ended = Promise.withResolvers<string | undefined>();
   readonly #parts: { text: string; title?: string }[] = [];
   #whole = 'file';
@@ -98,7 +98,7 @@ class FileReader {
       resourceLimits: { maxOldGenerationSizeMb: MAX_OBJECTS_MB, maxYoungGenerationSizeMb: 32 },
     });
     const { resolve } = this.#ended;
-    // The libraries write warnings about what they find in files.
+    // Discards the warnings of the libraries about the contents of files.
     this.#thread.stdout.resume();
     this.#thread.stderr.resume();
     this.#thread.on('message', (message: ReaderMessage) => this.#onMessage(message));

@@ -3,15 +3,15 @@ import type { StoredFile } from '../../core/records/input.ts';
 import { sha256 } from '../../lib/hash.ts';
 
 /**
- * What becomes of a file for the model: an image, a text as it is or extracted, or only its name. A file of `unknown`
- * type is a text if its bytes are one: clients often do not know the type of source code.
+ * The form in which the model gets a file: an image, its text, extracted text, or only the name. A file of `unknown`
+ * type is a text if its bytes are valid text: clients often send source code without a type.
  */
 type FileKind = 'image' | 'text' | ExtractedKind | 'unknown' | 'other';
 
-/** What a text is extracted from, in a thread of its own. */
+/** The kinds of files from which a thread extracts a text. */
 export type ExtractedKind = 'pdf' | 'docx' | 'zip';
 
-/** A file, and what a text is extracted from. */
+/** A file whose text is extracted. */
 export interface ExtractedFile {
   file: StoredFile;
   kind: ExtractedKind;
@@ -21,7 +21,7 @@ const EXTRACTED: Record<string, ExtractedKind> = {
   'application/pdf': 'pdf',
   'application/vnd.openxmlformats-officedocument.wordprocessingml.document': 'docx',
   'application/zip': 'zip',
-  // What browsers on Windows send.
+  // Browsers on Windows send this type.
   'application/x-zip-compressed': 'zip',
 };
 
@@ -40,7 +40,7 @@ export function extractedKind({ mimeType }: Pick<StoredFile, 'mimeType'>): Extra
   return Object.hasOwn(EXTRACTED, mimeType) ? EXTRACTED[mimeType] : undefined;
 }
 
-/** Identifies what is extracted from a file in its session. The same bytes may be sent as a document and as an archive. */
+/** The key of a file's extracted text in its session. The same bytes may be sent as a document and as an archive. */
 export function extractionKey(file: StoredFile): string {
   return `${kindOf(file)} ${fileKey(file)}`;
 }
@@ -50,13 +50,13 @@ export function fileKey(file: StoredFile): string {
   return 'blob' in file ? file.blob : sha256(file.base64);
 }
 
-/** The id by which a model names a file. The same bytes are another file under another type, which is read differently. */
+/** The id by which a model names a file. It depends on the type, by which the same bytes are read differently. */
 export function fileIdOf(file: StoredFile): string {
   return `file_${sha256(`${file.mimeType} ${fileKey(file)}`).slice(0, 8)}`;
 }
 
 /**
- * Decodes a text: UTF-8, or what its byte order mark says. Other bytes of a file that claims to be a text are read as
+ * Decodes a text by its byte order mark, else as UTF-8. Other bytes of a file with a text type are read as
  * Windows-1252, in which programs still write tables. Undefined for bytes that are no text.
  */
 export function decodeText(bytes: Buffer, kind: 'text' | 'unknown'): string | undefined {
@@ -69,8 +69,8 @@ export function decodeText(bytes: Buffer, kind: 'text' | 'unknown'): string | un
 }
 
 /**
- * The type of an image by its first bytes, for the types that every provider takes; undefined for other bytes. A
- * provider rejects an image of another type than it claims, and with it all later requests of the conversation.
+ * The type of an image by its first bytes, for the types that every provider takes; undefined for other bytes.
+ * Providers reject an image with a wrong declared type, and with it all later requests of the conversation.
  */
 export function imageTypeOf(bytes: Buffer): string | undefined {
   const start = bytes.toString('latin1', 0, 12);

@@ -6,7 +6,7 @@ import type { FileText, StoredFile } from '../../core/records/input.ts';
 import { extractText } from './extract-text.ts';
 import { decodeText, extractionKey, fileKey, imageTypeOf, kindOf, type ExtractedFile } from './file-kind.ts';
 
-/** The most that a model gets of a file at once, in characters. */
+/** The maximum number of characters of a file that a model gets at once. */
 export const MAX_BEGINNING = 255 * 1024;
 
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
@@ -14,10 +14,10 @@ const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 /** Decoding blocks the event loop for a few milliseconds per megabyte. */
 const MAX_TEXT_BYTES = 8 * 1024 * 1024;
 
-/** A text, or its beginning, and how long it is; or why there is none. */
+/** A text, or its beginning, with the length of the whole text; or the reason why there is none. */
 export type ReadText = { text: string; characters: number } | { problem: string };
 
-/** One file must not keep a session from going on. */
+/** A lost file must not block its session. */
 const LOST = { problem: 'the blob store of the server no longer has it' };
 
 interface FileScope {
@@ -26,19 +26,19 @@ interface FileScope {
 }
 
 /**
- * What models get of the files that users have sent. What is extracted from a file is stored beside it, as a blob of the
+ * The contents of user files for models. The text that is extracted from a file is stored beside it, as a blob of the
  * session.
  */
 export class FileTexts {
   readonly #blobs: BlobStore;
   readonly #log: Logger;
-  /** By session and file, so that another attempt of a model call does not repeat them. */
+  /** By session and file, so that further attempts of a model call do not repeat the extraction. */
   readonly #extracted = new LRUCache<string, FileText>({ max: 1_000 });
   readonly #beginnings = new LRUCache<string, ReadText>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: (read) => 100 + ('text' in read ? read.text.length : 0),
   });
-  /** Empty for bytes that providers do not take as an image. */
+  /** The types of images; empty for bytes that providers do not accept as an image. */
   readonly #imageTypes = new LRUCache<string, string>({ max: 10_000 });
 
   constructor({ blobs, log }: { blobs: BlobStore; log: Logger }) {
@@ -46,7 +46,7 @@ export class FileTexts {
     this.#log = log;
   }
 
-  /** Extracts the text of a file and stores it. @throws what the blob store throws, or the reason of the signal */
+  /** Extracts the text of a file and stores it. @throws errors of the blob store, or the reason of the signal */
   async extract(
     { file, kind }: ExtractedFile,
     { sessionId, signal }: FileScope,
@@ -63,7 +63,7 @@ export class FileTexts {
     return extracted;
   }
 
-  /** The beginning of a file's text. `extracted`: what was extracted from it, if it is not a text itself. */
+  /** The beginning of a file's text. `extracted`: its extracted text, if the file is not a text itself. */
   async beginning(file: StoredFile, sessionId: string, extracted: FileText | undefined): Promise<ReadText> {
     const key = cacheKey(sessionId, file);
     const known = this.#beginnings.get(key);
@@ -103,7 +103,7 @@ export class FileTexts {
     return mimeType ? { mimeType } : { problem: 'it is not a PNG, JPEG, GIF or WebP image' };
   }
 
-  /** Undefined if they are lost. */
+  /** The bytes of a file; undefined if they are lost. */
   async #bytes(file: StoredFile, sessionId: string): Promise<Buffer | undefined> {
     return 'base64' in file ? Buffer.from(file.base64, 'base64') : this.#get(sessionId, file.blob);
   }

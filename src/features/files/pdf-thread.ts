@@ -1,7 +1,7 @@
 import { getDocumentProxy } from 'unpdf';
 import { runReader, tooLong, Unreadable } from './reader-thread.ts';
 
-/** The text of a PDF file, page by page. The library executes no scripts of a file, and has no address to load from. */
+/** Reads the text of a PDF file, page by page. The library executes no scripts, and gets no URL to load from. */
 runReader(async ({ bytes, maxParts }, out) => {
   const pdf = await getDocumentProxy(bytes, { enableXfa: false, verbosity: 0 }).catch((error: unknown) => {
     const isLocked = error instanceof Error && error.name === 'PasswordException';

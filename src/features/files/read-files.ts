@@ -9,14 +9,14 @@ import type { FileTexts, ReadText } from './file-texts.ts';
 import { cutsResults, type AgentSpec } from '../../spec/agent-spec.ts';
 import { READ_TOOL_RESPONSE } from '../../tools/read-tool-response.ts';
 
-/** How much of a file is in the conversation, in JSON bytes: if the rest can be read by a tool, and if not. */
+/** The JSON bytes of a file that are shown in the conversation: if a tool can read the rest, and if not. */
 const SHOWN_BYTES = 64 * 1024;
 const SHOWN_ALONE_BYTES = 255 * 1024;
 
-/** All files of a message together may be as long as so many files: about 32,000 tokens, which compaction leaves alone. */
+/** All files of a message share the space of this many files: about 32,000 tokens, which compaction does not reduce. */
 const FILES_PER_MESSAGE = 2;
 
-/** From further files of a conversation no text is extracted: each takes a thread, and an entry in a record. */
+/** The number of files per conversation from which text is extracted: each takes a thread, and an entry in a record. */
 const MAX_EXTRACTED = 50;
 
 /** How long one model call may extract texts, from each file and from all. */
@@ -25,7 +25,7 @@ const MAX_FILES_MS = 60_000;
 
 /** A conversation whose files are read. */
 interface ReadFiles extends ShownFiles {
-  /** Images, and audio for the model, are files still; all other files are texts. */
+  /** Images, and audio for the model, remain files; all other files are replaced by texts. */
   conversation: TranscriptItem[];
 }
 
@@ -49,7 +49,7 @@ interface ReadOptions {
   signal: AbortSignal;
 }
 
-/** Replaces the files that models cannot take by their texts. Extracts those that no message of the conversation has. */
+/** Replaces the files that models cannot read by their texts, and extracts the texts that are not recorded yet. */
 export async function readTexts(conversation: TranscriptItem[], options: ReadOptions): Promise<ReadFiles> {
   const { spec, files, sessionId, records, signal } = options;
   const extracted: FileText[] = [];
@@ -72,7 +72,7 @@ export async function readTexts(conversation: TranscriptItem[], options: ReadOpt
           problem: `only the first ${MAX_EXTRACTED} documents and archives of a conversation are read`,
         });
   const shown: { item: TranscriptItem; isCut: boolean }[] = [];
-  // One message after the other, since all files of one may be in memory together.
+  // One message after the other, since all files of one message may be in memory together.
   for (const item of conversation) {
     if (item.role !== 'user' || item.content.every(({ type }) => type === 'text')) {
       shown.push({ item, isCut: false });
@@ -119,7 +119,7 @@ function filesOf(conversation: TranscriptItem[]): StoredFile[] {
   );
 }
 
-/** What was read of a part of a message; undefined for a text, and for audio that is given to the model. */
+/** The content that was read for a part of a message; undefined for a text, and for audio that the model gets. */
 type ReadPart = ReadText | { mimeType: string } | undefined;
 
 function withReads(

@@ -2,12 +2,12 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { errorMessage } from '../../lib/errors.ts';
 import type { ReaderMessage, ReaderTask } from './extract-text.ts';
 
-/** A file cannot be read, or not further. The message says why. */
+/** A file cannot be read, or only in part. The message contains the reason. */
 export class Unreadable extends Error {}
 
 /**
- * Runs the thread that reads one file, of which everything may be hostile: it has no environment and bounded memory, and
- * is terminated if it takes too long. What `read` throws is told as damage of the file.
+ * Runs the thread that reads one file, which may be hostile: the thread has no environment and bounded memory, and is
+ * terminated if it takes too long. An error thrown by `read` is reported as a damaged file.
  */
 export function runReader(read: (task: ReaderTask, out: TextSender) => Promise<void>): void {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set by `extractText`
@@ -29,7 +29,7 @@ class TextSender {
     this.#remaining = maxCharacters;
   }
 
-  /** `whole`: what the parts belong to, as a note about a missing rest names it. `blank`: the problem if none has a text. */
+  /** `whole`: the name of the whole, for a note about a missing rest. `blank`: the problem if no part has a text. */
   begin(whole: string, blank: string): void {
     send({ whole, blank });
   }

@@ -13,7 +13,7 @@ export function nameOf({ generalPurposeBitFlag, fileNameRaw, extraFields }: Entr
 }
 
 /**
- * Checks how large an archive says that it is, before a library unpacks it in memory.
+ * Checks the declared size of an archive before a library unpacks it in memory.
  * @throws Unreadable
  */
 export async function checkSizes(

@@ -7,7 +7,7 @@ import { nameOf, openZip } from './zip-entries.ts';
 /** A longer entry is listed only. */
 const MAX_ENTRY_BYTES = 2 * 1024 * 1024;
 
-/** The list of the entries of a ZIP archive, and the texts of those that are texts. Archives in it are not opened. */
+/** Reads the list of the entries of a ZIP archive, and the entries that are texts. Nested archives are not opened. */
 runReader(async ({ bytes, maxParts, maxUnpackedBytes }, out) => {
   const zip = await openZip(Buffer.from(bytes.buffer));
   const entries: Entry[] = [];
@@ -36,12 +36,12 @@ function describe(entry: Entry): string {
   return `${nameOf(entry)} (${entry.uncompressedSize} bytes${entry.isEncrypted() ? ', encrypted' : ''})`;
 }
 
-/** The bytes that were unpacked of an entry, and its text if it is one: other content is left at its first bytes. */
+/** Unpacks an entry. Returns the number of bytes, and the text if it is one: other entries are read only in part. */
 async function unpack(zip: ZipFile, entry: Entry): Promise<{ bytes: number; text?: string | undefined }> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   try {
-    // It ends with an error if the entry is longer than it says.
+    // The stream fails if the entry is longer than declared.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a stream of bytes
     for await (const chunk of (await zip.openReadStreamPromise(entry)) as AsyncIterable<Buffer>) {
       chunks.push(chunk);

@@ -25,13 +25,13 @@ import { parsedJson } from '../../lib/json.ts';
 import { jsonShape } from '../../lib/json-shape.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 
-/** Larger arguments are not in the index, whose pages would otherwise have megabytes: see `wholeArguments`. */
+/** Larger arguments are not stored in the index, so that its pages stay small: see `wholeArguments`. */
 const IN_INDEX: ArgumentLimits = { length: 64 * 1024, values: 5_000 };
 const WHOLE: ArgumentLimits = { length: Infinity, values: Infinity };
 const MAX_ARGUMENT_DEPTH = 100;
 
 interface ArgumentLimits {
-  /** Of the JSON text. */
+  /** The length of the JSON text. */
   length: number;
   values: number;
 }
@@ -45,7 +45,7 @@ interface ActionSources {
   sessionId: string;
 }
 
-/** What these entries of a log say about what waits, with what the readers of the index need to know of it. */
+/** The changes of actions that these log entries contain, with the details that the index stores. */
 export async function actionChanges(entries: LogEntry[], sources: ActionSources): Promise<ActionChange[]> {
   const changes: ActionChange[] = [];
   let subjectId: string | undefined;
@@ -86,7 +86,7 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
   return changes;
 }
 
-/** Undefined if nothing of the session is in the index: it was deleted, or has a run, whose own API shows what waits. */
+/** Undefined if the index has no actions of the session: it was deleted, or has a run, whose API shows its actions. */
 async function ownerOf({ catalog, sessionId }: ActionSources): Promise<string | undefined> {
   const session = await catalog.sessions.get(sessionId);
   return session && !isOfRun(session) ? session.subject_id : undefined;
@@ -106,7 +106,7 @@ export function answersOf({
   return items.length > 0 ? { by: createdBy, at: createdAt, items } : undefined;
 }
 
-/** An answer as the index has it. */
+/** An answer in the form of the index. */
 export function decisionOf(answer: Answer): Pick<ActionDecision, 'decision' | 'reason' | 'arguments'> {
   if (answer.type === 'user.tool_response') return { decision: 'respond' };
   const { approval } = answer;
@@ -114,7 +114,7 @@ export function decisionOf(answer: Answer): Pick<ActionDecision, 'decision' | 'r
   return { decision: approval.status, ...detail };
 }
 
-/** A text that was moved into the blob store is left out of the index: a reason, and edited arguments. */
+/** The reason and the edited arguments, for the index. Texts that were moved into the blob store are left out. */
 function shown(reason: unknown, edited?: EditedArguments): Pick<ActionDecision, 'reason' | 'arguments'> {
   const text = typeof reason === 'string' ? reason.slice(0, MAX_REASON_LENGTH) : '';
   return { ...(text && { reason: text }), ...(edited && { arguments: inlineArguments(edited) }) };
@@ -125,7 +125,7 @@ function inlineArguments({ arguments: json }: { arguments: unknown }): Record<st
   return typeof json === 'string' ? (JSON.parse(json) as Record<string, unknown>) : null;
 }
 
-/** The key of the action that asks for a higher budget; a turn has one at a time. */
+/** The key of the action that requests a higher budget; a turn has one at a time. */
 const BUDGET_KEY = 'budget';
 
 /** A turn that is paused because its budget was reached. */
@@ -178,7 +178,7 @@ function budgetOf(record: BudgetPaused, subjectId: string): NewAction {
   });
 }
 
-/** An action with an id that derives from that of its record, so that every reader of the log finds the same one. */
+/** An action whose id derives from that of its record, so that every reader of the log derives the same id. */
 function newAction(
   { id, at }: RequiredAction | BudgetPaused,
   index: number,

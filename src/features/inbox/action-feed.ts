@@ -2,10 +2,10 @@ import type { Logger } from 'pino';
 import type { ActionEvent, Actions } from './action-rows.ts';
 import type { LiveBus } from '../../live/bus.ts';
 
-/** Hints may be lost; the catalog is asked this often while there are readers. */
+/** Hints may be lost, so the catalog is queried this often while there are readers. */
 const POLL_MS = 1_000;
 
-/** Events per query, and the newest events that are held for all readers of the process: each has up to 64 KiB. */
+/** Events per query, and the number of newest events that are cached for all readers: each has up to 64 KiB. */
 const PAGE = 100;
 
 interface ActionFeedOptions {
@@ -14,7 +14,7 @@ interface ActionFeedOptions {
   log: Logger;
 }
 
-/** What the feed knows: all events after `from`, up to `through`. */
+/** The cached events: all after `from`, up to `through`. */
 interface Recent {
   from: number;
   through: number;
@@ -22,8 +22,8 @@ interface Recent {
 }
 
 /**
- * The changes of actions, for the readers of this process. One query finds the news for all of them; a reader that is
- * further behind reads the catalog at its own pace.
+ * The changes of actions, for the readers of this process. One query finds the new events for all of them; a reader
+ * that is further behind reads the catalog at its own pace.
  */
 export class ActionFeed {
   readonly #options: ActionFeedOptions;
@@ -61,7 +61,7 @@ export class ActionFeed {
     const { from = Infinity, through = sequence, events: known = [] } = this.#recent ?? {};
     if (sequence >= from) return { events: known.filter((event) => event.sequence > sequence), through };
     const events = await this.#options.catalog.actions.events(sequence, PAGE);
-    // Without any, the events up to `through` were deleted with their sessions.
+    // If none are found, the events up to `through` were deleted with their sessions.
     return { events, through: events.at(-1)?.sequence ?? through };
   }
 
@@ -81,15 +81,14 @@ export class ActionFeed {
       }
       this.#isFailing = false;
     } catch (error) {
-      if (!this.#isFailing)
-        this.#options.log.warn({ err: error }, 'the events of actions cannot be read; it is retried');
+      if (!this.#isFailing) this.#options.log.warn({ err: error }, 'the events of actions cannot be read; retrying');
       this.#isFailing = true;
     } finally {
       this.#isPolling = false;
     }
   }
 
-  /** Returns whether there is news. */
+  /** Returns whether there are new events. */
   async #catchUp(): Promise<boolean> {
     const { actions } = this.#options.catalog;
     if (!this.#recent) {
@@ -101,7 +100,7 @@ export class ActionFeed {
     const added = await actions.events(through, PAGE);
     const last = added.at(-1);
     if (!last) return false;
-    // A session was deleted: what it said is not held either.
+    // A session was deleted, so its cached events are dropped, too.
     const isErased = added.some(({ action }) => action.detail === null);
     const all = isErased ? [] : [...known, ...added];
     const dropped = all.slice(0, -PAGE).at(-1);

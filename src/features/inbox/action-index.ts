@@ -24,12 +24,12 @@ declare module '../../catalog/log-reader.ts' {
 /** The parts of an action that may be confidential, and are encrypted. */
 export interface ActionDetail {
   tool: { server: string | null; name: string | null };
-  /** Undefined if they are too large for the index. */
+  /** Undefined if the arguments are too large for the index. */
   arguments?: unknown;
   /** The call, if its arguments are not in the index. */
   source?: Pick<CallSource, 'turnId' | 'messageId' | 'index'>;
   policy?: ApprovalPolicy;
-  /** That of the pending call. */
+  /** As in the pending call. */
   isAskedAgain?: true;
   /** The link with which a sign-in begins. */
   authUrl?: string;
@@ -42,13 +42,13 @@ export interface NewAction extends Pick<
   ActionRow,
   'id' | 'key' | 'thread_id' | 'tool_call_id' | 'kind' | 'requested_at' | 'expires_at'
 > {
-  /** Who may decide it, and who may, too, once it is escalated. */
+  /** The groups that may decide it, and those that may, too, once it is escalated. */
   audience: string[];
   escalatedTo: string[];
   detail: ActionDetail;
 }
 
-/** What one subject or, without a subject, time has decided. */
+/** The decision of a subject or, without a subject, the expiry. */
 export interface ActionDecision {
   by?: Subject;
   decision: 'allow' | 'deny' | 'respond' | 'expired';
@@ -58,13 +58,13 @@ export interface ActionDecision {
   arguments?: Record<string, unknown> | null;
 }
 
-/** What the record at `ordinal` of a turn's log says about the actions with these keys. */
+/** The change of the actions with these keys by the record at `ordinal` of a turn's log. */
 export type ActionChange = { ordinal: number } & (
   | { type: 'requested'; action: NewAction }
   /** A vote, or the expiry; `remaining` votes are still needed. */
   | { type: 'decided'; key: string; decision: ActionDecision; remaining: number }
   | { type: 'escalated'; key: string }
-  /** The call has a result: `isResponse` if it is the one that it may have waited for. */
+  /** The call has a result: `isResponse` if it is the response for which the call may have waited. */
   | { type: 'answered'; key: string; at: string; by?: Subject; isResponse: boolean }
   /** The turn has ended on these actions. */
   | { type: 'ended'; pending: string[] }
@@ -74,7 +74,7 @@ export type ActionChange = { ordinal: number } & (
 export interface Answers {
   by: Subject;
   at: string;
-  /** `isKept`: it was given, and is in the index, before the turn could start. */
+  /** `isKept`: the answer came, and was indexed, before the turn could start. */
   items: (CallKey & Pick<ActionDecision, 'decision' | 'reason' | 'arguments'> & { isKept?: true })[];
 }
 
@@ -84,7 +84,7 @@ export interface Action extends Omit<ActionRow, 'detail' | 'decisions'> {
   decisions: ActionDecision[];
 }
 
-/** A turn of the index. */
+/** A turn, as the index needs it. */
 type IndexedTurn = Pick<TurnRow, 'id' | 'session_id' | 'previous_turn_id' | 'sequence'>;
 
 /** The new state of an action. */
@@ -122,14 +122,14 @@ export class ActionIndex {
   }
 
   /**
-   * Applies what entries of a turn's log say. What has been applied before changes nothing: earlier versions have applied
-   * entries that were not in the archive.
+   * Applies the changes of a turn's log entries. Repeated changes have no effect: earlier versions have applied entries
+   * that were not in the archive.
    */
   async apply(db: Transaction<Tables>, turn: IndexedTurn, changes: ActionChange[]): Promise<OutboxEvent[]> {
     if (changes.length === 0) return [];
     const isAffected =
       changes.some(({ type }) => type === 'requested') || (await this.#pending(db, turn.id)).length > 0;
-    // The turn has tools, but asks for nothing.
+    // The turn has tools, but no actions.
     if (!isAffected) return [];
     const events: OutboxEvent[] = [];
     for (const change of changes) {
@@ -143,8 +143,8 @@ export class ActionIndex {
   }
 
   /**
-   * Adds a call that a turn waits for. If the session has gone on in the meantime, it is settled at once: a client may
-   * answer before the turn's end is indexed.
+   * Adds an action on which a turn waits. It is settled at once if a later turn has started: a client may answer before
+   * the turn's end is indexed.
    */
   async #request(db: Transaction<Tables>, turn: IndexedTurn, action: NewAction): Promise<OutboxEvent[]> {
     const { audience, escalatedTo, detail, ...columns } = action;
@@ -198,13 +198,13 @@ export class ActionIndex {
       case 'escalated': {
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#request`
         for (const row of asked) await addAudience(db, row, JSON.parse(row.escalated_to) as string[]);
-        // For those who may decide it from now on, it is new.
+        // The action is new for the groups that may decide it from now on.
         return asked.map((row) => eventOf('action.created', row, this.#decisionsOf(row).length));
       }
     }
   }
 
-  /** Settles what is pending before an accepted turn: what its input answers is decided, the rest superseded. */
+  /** Settles the actions that are pending before an accepted turn: its input decides some; the rest is superseded. */
   async accepted(db: Transaction<Tables>, turn: IndexedTurn, answers: Answers | undefined): Promise<OutboxEvent[]> {
     const { session_id: sessionId, previous_turn_id: previousTurnId, sequence } = turn;
     const kept = await endKeptAnswers(db, sessionId, sequence ?? 0);
@@ -220,11 +220,11 @@ export class ActionIndex {
           ...(kept.size > 0 ? [eb('actions.turn_id', 'in', [...kept.keys()])] : []),
         ]),
       )
-      // A repetition must not settle what later turns wait for.
+      // A repetition must not settle the actions of later turns.
       .where('turns.sequence', '<', sequence ?? 0)
       .orderBy('actions.id')
       .execute();
-    // A fork may answer what an earlier fork has superseded.
+    // A fork may answer actions that an earlier fork has superseded.
     const open = rows.filter((row) => {
       const { status, turn_id: turnId } = row;
       return status === 'decided' ? isKept(row) : status === 'pending' || turnId === previousTurnId;
@@ -241,7 +241,7 @@ export class ActionIndex {
     });
   }
 
-  /** Decides the pending action of a sign-in that has ended; supersedes that of one that was replaced. */
+  /** Decides the pending action of an ended sign-in; supersedes the action of a replaced one. */
   async signedIn(db: Transaction<Tables>, turnId: string, signInId: string): Promise<OutboxEvent[]> {
     const rows = (await this.#pending(db, turnId)).filter(({ key }) => key === signInId);
     const outcome = await signInOutcome(db, signInId);
@@ -274,7 +274,7 @@ export class ActionIndex {
     return { ...row, detail: opened, decisions: this.#decisionsOf(row) };
   }
 
-  /** Settles a new action of a turn that a later turn has followed, or whose session was closed. */
+  /** Settles a new action that was already answered, superseded by a later turn, or whose session was closed. */
   async #settleEarly(
     db: Transaction<Tables>,
     turn: IndexedTurn,
@@ -301,7 +301,7 @@ export class ActionIndex {
     return this.#settle(db, [row], () => answerTo(row, opened));
   }
 
-  /** Gives actions their new states; those without one stay as they are. */
+  /** Gives actions their new states; actions without an outcome stay as they are. */
   async #settle(
     db: Transaction<Tables>,
     rows: ActionRow[],
@@ -348,7 +348,7 @@ function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange
   return remaining > 0 ? 'pending' : 'decided';
 }
 
-/** What the input of a turn means for an action: one that it does not answer is superseded, if it is pending. */
+/** The outcome of a turn's input for an action: a pending action that it does not answer is superseded. */
 function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
   const item = answers?.items.find((one) => callKey(one) === row.key);
   if (!answers || !item) return row.status === 'superseded' ? undefined : SUPERSEDED;
@@ -357,7 +357,7 @@ function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undef
   return { status: 'decided', decision: { by: answers.by, at: answers.at, ...decision } };
 }
 
-/** Whether another thread of the turn has requested the same. */
+/** Whether another thread of the turn has requested the same action. */
 async function isRequested(db: Transaction<Tables>, { turn_id, key }: ActionRow): Promise<boolean> {
   const rows = db.selectFrom('actions').select('id').where('turn_id', '=', turn_id).where('key', '=', key);
   return (await rows.executeTakeFirst()) !== undefined;
@@ -389,8 +389,8 @@ function aadForAnswers(turnId: string): string {
 }
 
 /**
- * How the subject of a sign-in has ended it; superseded if the turn requests another one instead. Undefined if it has
- * not ended.
+ * The outcome of a sign-in: its subject's decision, or superseded if the turn requests another sign-in instead.
+ * Undefined if it has not ended.
  */
 async function signInOutcome(db: Transaction<Tables>, id: string): Promise<Outcome | undefined> {
   const row = await db

@@ -12,7 +12,7 @@ interface ActionPosition {
   id: string;
 }
 
-/** Groups of callers, as in `src/auth/rights.ts`: the actions that one of `audiences` may decide, and not `excluded`. */
+/** Selects the actions that one of `audiences`, and not `excluded`, may decide (groups as in `src/auth/rights.ts`). */
 interface ActionReader {
   audiences: string[];
   excluded: string;
@@ -41,8 +41,8 @@ export class Actions extends Store {
   readonly #index = new ActionIndex(this.cipher);
 
   /**
-   * Lists one page of actions, by the time of their request. The indexes begin with the audience, so only the rows of a
-   * page are read for each.
+   * Lists one page of actions, by the time of their request. The indexes begin with the audience, so only one page of
+   * rows is read for each audience.
    */
   async list({ audiences, limit, order, ...page }: ActionPage): Promise<Action[]> {
     const found = await Promise.all(audiences.map((audience) => this.#positions({ ...page, audience, limit, order })));
@@ -56,13 +56,13 @@ export class Actions extends Store {
     return ids.flatMap((id) => rows.get(id) ?? []).map((row) => this.#index.open(row));
   }
 
-  /** Whether the reader may decide an action of the session, or could, before it was decided. */
+  /** Whether the session has an action that the reader may decide, or could decide while it was pending. */
   async hasFor(sessionId: string, reader: ActionReader): Promise<boolean> {
     const found = this.#decidableBy(reader).select('actions.id').where('actions.session_id', '=', sessionId);
     return (await found.limit(1).executeTakeFirst()) !== undefined;
   }
 
-  /** What sessions wait for, by their ids, in the order of the requests. */
+  /** The pending actions of sessions, by the sessions' ids, in the order of the requests. */
   async pendingOf(sessionIds: string[]): Promise<Map<string, PendingAction[]>> {
     if (sessionIds.length === 0) return new Map();
     const rows = await this.db
@@ -75,7 +75,7 @@ export class Actions extends Store {
     return Map.groupBy(rows, ({ session_id: id }) => id);
   }
 
-  /** Whether one of the sessions waits for a person, or may: what runs wait for is in no index, but their turn is open. */
+  /** Whether a session waits for a person, or may: runs of the Runs API have no actions here, but open turns. */
   async isAnyPending(sessionIds: string[]): Promise<boolean> {
     const found = this.db
       .selectFrom('actions')
@@ -96,7 +96,7 @@ export class Actions extends Store {
     return (await openOfRun.executeTakeFirst()) !== undefined;
   }
 
-  /** An action that the reader may decide, or could, before it was decided. */
+  /** An action that the reader may decide, or could decide while it was pending. */
   async find(id: string, reader: ActionReader): Promise<Action | undefined> {
     const found = this.#decidableBy(reader).selectAll('actions').where('actions.id', '=', id);
     const row = await found.limit(1).executeTakeFirst();
@@ -189,7 +189,7 @@ export class Actions extends Store {
   }
 }
 
-/** The group is not among those of the action. */
+/** Selects actions that the group may not decide. */
 function isNotExcluded(group: string) {
   return (eb: ExpressionBuilder<Tables, 'action_audience'>) => {
     const others = eb.selectFrom('action_audience as others').select('others.action_id');

@@ -19,7 +19,7 @@ export async function keptAnswers(db: Kysely<Tables>, cipher: Cipher, turnId: st
   });
 }
 
-/** Ends what is kept for the turns of a session before `sequence`. Returns the calls that were answered, by their turns. */
+/** Deletes the kept answers to the turns before `sequence`. Returns the keys of the answered calls, by their turns. */
 export async function endKeptAnswers(
   db: Transaction<Tables>,
   sessionId: string,

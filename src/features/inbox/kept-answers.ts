@@ -12,7 +12,7 @@ import { Store } from '../../catalog/store.ts';
 export class KeptAnswers extends Store implements AnswerStore {
   readonly #actions = new ActionIndex(this.cipher);
 
-  /** The inbox changes in the same transaction. */
+  /** Adds answers, and changes the inbox in the same transaction. */
   async add(
     { sessionId, turnId, at }: { sessionId: string; turnId: string; at: string },
     choose: (kept: KeptAnswer[]) => KeptAnswer[],

@@ -23,12 +23,12 @@ interface Sources {
   log: Logger;
 }
 
-/** The pauses in which the end of a turn is awaited in the catalog, which follows a log within a moment. */
+/** The pauses between the reads that wait for a turn's end in the catalog, which follows the log within a moment. */
 const LAG_PAUSES_MS = [20, 40, 80, 160, 320];
 
 /**
- * A session as it is now, and what it waits for. Of a turn that has not ended in the catalog the log is read, so that a
- * client that has seen its end finds the session as the turn has left it.
+ * A session in its current state, with its pending actions. If its turn has not ended in the catalog, the log is read,
+ * so that a client that has seen the end finds the session in the state after the turn.
  */
 export async function sessionNow(
   session: SessionRow,
@@ -36,17 +36,17 @@ export async function sessionNow(
 ): Promise<{ session: SessionRow; waiting: PendingAction[] }> {
   const { catalog, log } = sources;
   const { state, waiting } = await lastTurnNow(session, sources).catch((error: unknown): LastTurn => {
-    log.warn({ sessionId: session.id, err: error }, 'a session is shown in the state that the catalog has');
+    log.warn({ sessionId: session.id, err: error }, 'cannot read the log of a turn: using the state in the catalog');
     return { state: session.state };
   });
-  // After the state, which may have waited for them.
+  // Read after the state, which may have waited until the actions were indexed.
   const rows = waiting ?? (await catalog.actions.pendingOf([session.id])).get(session.id) ?? [];
   return { session: { ...session, state }, waiting: rows };
 }
 
 /**
- * The session, if the caller may read it, or one of its actions was for the caller to decide. Of a session that the caller
- * may not read, `answerCalls` shows nothing but these.
+ * The session, if the caller may read it, or may or could decide one of its actions. If the caller may not read it,
+ * `answerCalls` shows nothing but these actions.
  * @throws EngineError `session_not_found`
  */
 export async function sessionWithAnswers(
@@ -63,7 +63,7 @@ export async function sessionWithAnswers(
 
 interface LastTurn {
   state: SessionState | null;
-  /** By the log of a turn whose end the catalog does not have; otherwise the catalog knows what waits. */
+  /** From the log, if the catalog does not have the turn's end; undefined if the catalog has the pending actions. */
   waiting?: PendingAction[];
 }
 
@@ -71,7 +71,7 @@ async function lastTurnNow({ id, state }: SessionRow, { catalog, logs }: Sources
   if (!isOpenTurnState(state)) return { state };
   const last = await catalog.turns.last(id);
   if (!last) return { state };
-  // It may have been archived since the session was read.
+  // The turn may have been archived since the session was read.
   if (last.archived === 0) {
     const now = (await logs.currentRun(last.id)).state;
     if (isOpenTurnState(now)) return { state: now };
@@ -83,7 +83,7 @@ async function lastTurnNow({ id, state }: SessionRow, { catalog, logs }: Sources
   return { state: (await catalog.sessions.get(id))?.state ?? state };
 }
 
-/** Whether the catalog has the end of a turn that has ended within a moment. */
+/** Waits a moment until the catalog has the end of an ended turn. False if it still does not. */
 async function isArchivedSoon(turnId: string, { turns }: Sources['catalog']): Promise<boolean> {
   for (const pause of LAG_PAUSES_MS) {
     await sleep(pause);
@@ -92,7 +92,7 @@ async function isArchivedSoon(turnId: string, { turns }: Sources['catalog']): Pr
   return false;
 }
 
-/** What a turn has left waiting. What was answered or signed in meanwhile is in the index alone. */
+/** The pending actions after a turn's end. Later answers and sign-ins are recorded in the index only. */
 function pendingAfter({ end }: TurnDone, turnId: string): PendingAction[] {
   const required = end.status === 'done' ? end.requiredActions : [];
   const signIns = required.flatMap((one) => (one.kind === 'mcp.auth_required' ? one.servers : []));

@@ -17,16 +17,16 @@ declare module '../../catalog/schema.ts' {
       /** JSON, encrypted: a `StoredAnswer`. */
       answer: string;
     };
-    /** The index of what waits or has waited for a person or a client. The logs of their turns are the truth. */
+    /** The index of what waits or has waited for a person or a client. The logs of the turns are authoritative. */
     actions: {
       id: string;
       session_id: string;
       /** The turn on which it is pending. */
       turn_id: string;
-      /** Names it in its turn: the `callKey` of the call that waits, or a key of its own for what is not a call. */
+      /** Identifies the action in its turn: the `callKey` of the pending call, or the key of a sign-in or budget. */
       key: string;
       thread_id: string;
-      /** Null if no call waits. */
+      /** Null if the action is not about a call. */
       tool_call_id: string | null;
       kind: ActionKind;
       status: ActionStatus;
@@ -40,7 +40,7 @@ declare module '../../catalog/schema.ts' {
       /** JSON: a list. */
       decisions: string;
     };
-    /** Who may decide an action (see `src/auth/rights.ts`), with the columns by which the inbox is listed. */
+    /** The groups that may decide an action (see `src/auth/rights.ts`), with the columns by which lists are sorted. */
     action_audience: {
       action_id: string;
       audience: string;

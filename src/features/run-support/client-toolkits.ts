@@ -11,7 +11,7 @@ import type { AgentSpec, ClientToolkit } from '../../spec/agent-spec.ts';
 /** The part of a toolkit that its client refreshes. */
 type ToolkitContent = Pick<ClientToolkit, 'system_prompt' | 'tools'>;
 
-/** Gives agents the toolkits that their clients have now. */
+/** Gives agents the current toolkits of their clients. */
 export const TOOLKITS_PART: ModelCallPart = {
   agent: async (spec, records) => (spec.clientToolkits ? withToolkits(spec, refreshedToolkits(await records)) : spec),
 };
@@ -32,7 +32,7 @@ export function toolsOf(json: string): ClientToolkit['tools'] {
   return JSON.parse(json) as ClientToolkit['tools'];
 }
 
-/** An agent whose instructions and tools contain those of its toolkits, as they are after `refreshed`. */
+/** An agent with the instructions and tools of its toolkits added, as they are after `refreshed`. */
 export function withToolkits(
   spec: AgentSpec,
   refreshed: ReadonlyMap<string, ToolkitContent> = new Map<string, ToolkitContent>(),
@@ -58,8 +58,8 @@ export function dynamicToolkits({ clientToolkits = [] }: Pick<AgentSpec, 'client
 }
 
 /**
- * Why a turn cannot call its model: two of its toolkits, with which `spec` is, have tools of one name. Each refresh is
- * checked before it is accepted, but two at once do not know of each other.
+ * The error of a turn whose toolkits, which `spec` includes, have two tools of the same name. Each refresh is checked
+ * before it is accepted, but two concurrent refreshes are checked independently.
  */
 export function repeatedTool({ clientToolkits, client_tools: tools = [] }: AgentSpec): TurnError | undefined {
   if (!clientToolkits) return undefined;
@@ -73,16 +73,16 @@ export function repeatedTool({ clientToolkits, client_tools: tools = [] }: Agent
 interface CompletedCall {
   spec: AgentSpec;
   input: Pick<CallModelInput, 'threadId' | 'isLast' | 'isForced'>;
-  /** Those of the model call. */
+  /** The records of the model call. */
   records: readonly NewRecord[];
 }
 
-/** The request to refresh an agent's toolkits, if its root agent calls its model again after this answer. */
+/** The request to refresh an agent's toolkits, if its root agent calls its model again after this message. */
 export function refreshAfter({ spec, input, records }: CompletedCall): WithoutId<RefreshRequired>[] {
   const toolkits = dynamicToolkits(spec);
   const message = records.find((record) => record.kind === 'model.message');
   if (toolkits.length === 0 || !message || input.threadId !== ROOT_THREAD) return [];
-  // Before its first model call a turn has the toolkits of its request.
+  // Before its first model call, a turn has the toolkits of its request.
   if (message.isGiven || input.isLast || input.isForced) return [];
   if (message.toolCalls.length === 0 && !violatesSchema(message)) return [];
   if (spec.failsWithTools && records.some((one) => one.kind === 'tool.response' && hasNoResult(one))) return [];

@@ -6,7 +6,7 @@ import { runSummariesReader } from './run-summaries.ts';
 export const RUN_SUPPORT: Feature = {
   logReaders: (cipher) => [runSecretsReader(cipher), runSummariesReader(cipher)],
   tablesOfSessions: ['run_secrets', 'run_summaries'],
-  // It reads the log from its start: once, for the last entries.
+  // Reads the log from its start, so only once, for the last entries.
   readEntries: async ({ turn, last, isLast }, { runStates }) =>
     (isLast ? await runStates.after(turn, last.ordinal) : undefined) ?? {},
   modelCallPart: () => TOOLKITS_PART,

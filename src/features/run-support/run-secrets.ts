@@ -6,7 +6,7 @@ import { Store } from '../../catalog/store.ts';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
-    /** What runs need to use their MCP servers, until they end: see `RunSecrets`. */
+    /** The secrets of Runs API runs for their MCP servers, until the runs end: see `RunSecrets`. */
     run_secrets: {
       session_id: string;
       /** JSON, encrypted: a `ServerSecrets`. */
@@ -16,8 +16,8 @@ declare module '../../catalog/schema.ts' {
 }
 
 /**
- * What the MCP servers of a run are given by its client: credentials, and parts of the context. They are encrypted if there
- * are encryption keys, and exist from the request for the run's turn until its log is archived, or the request withdrawn.
+ * The secrets of a Runs API run for its MCP servers: credentials and parts of the context, from the client. Encrypted
+ * if there are keys, and kept from the request for the run's turn until its log is archived or the request withdrawn.
  */
 export class RunSecrets extends Store {
   /** The secrets of a session's run; undefined if it has none, or has ended. */

@@ -6,10 +6,10 @@ import { Store } from '../../catalog/store.ts';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
-    /** The runs as lists show them, as far as the archive has their logs. */
+    /** The Runs API runs in the form of lists, up to the archived part of their logs. */
     run_summaries: {
       session_id: string;
-      /** JSON, encrypted: a `RunSummary`, as the owner sees it. */
+      /** JSON, encrypted: a `RunSummary` for the owner. */
       summary: string;
     };
   }
@@ -17,7 +17,7 @@ declare module '../../catalog/schema.ts' {
 
 declare module '../../catalog/log-reader.ts' {
   interface EntriesReading {
-    /** JSON, as `RunSummaries` has it. */
+    /** JSON, as in `RunSummaries`. */
     runSummary?: string | undefined;
   }
   interface SessionReading {
@@ -25,18 +25,18 @@ declare module '../../catalog/log-reader.ts' {
   }
 }
 
-/** A run as far as its log was read. */
+/** A Runs API run, up to the part of its log that was read. */
 export type RunReading = Required<Pick<EntriesReading, 'leaves' | 'runSummary'>>;
 
-/** What the face of runs makes of their logs. */
+/** Derives the states of runs from their logs; implemented by the Runs API. */
 export interface RunStates {
   /** A run after the entry with this ordinal; undefined for another turn, and for a log that cannot be read. */
   after: (turn: Pick<TurnRow, 'id' | 'session_id'>, ordinal: number) => Promise<RunReading | undefined>;
 }
 
-/** What lists show of runs: JSON, as the face of runs makes it of their logs. */
+/** The summaries of runs in lists: JSON that the Runs API derives from their logs. */
 export class RunSummaries extends Store {
-  /** The summaries that there are, by the ids of the sessions; without those whose key is missing. */
+  /** The existing summaries, by the ids of the sessions; without those whose encryption key is missing. */
   async of(sessionIds: string[]): Promise<Map<string, string>> {
     if (sessionIds.length === 0) return new Map();
     const rows = await this.db.selectFrom('run_summaries').selectAll().where('session_id', 'in', sessionIds).execute();

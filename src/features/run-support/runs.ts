@@ -9,14 +9,14 @@ import { EngineError } from '../../engine/errors.ts';
 
 const PREFIX = 'run_';
 
-/** A run is the only turn of a session of its own: all three have the same ULID. */
+/** A run of the Runs API is the only turn of its own session: all three have the same ULID. */
 export interface RunIds {
   runId: string;
   sessionId: string;
   turnId: string;
 }
 
-/** The ids of a run, by its own or by that of its session or its turn. */
+/** The ids of a run, from the id of the run, its session or its turn. */
 export function runIdsOf(id: string): RunIds {
   const ulid = ulidIn(id);
   return { runId: PREFIX + ulid, sessionId: `ses_${ulid}`, turnId: `turn_${ulid}` };

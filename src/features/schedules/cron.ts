@@ -1,13 +1,13 @@
 import { NamedError } from '../../lib/errors.ts';
 
-/** A cron expression is invalid; the message says where. */
+/** A cron expression is invalid; the message names the field. */
 export class CronError extends NamedError {}
 
 interface Field {
   name: string;
   min: number;
   max: number;
-  /** What stands for `min`, `min + 1`, ... */
+  /** The names of the values `min`, `min + 1`, ... */
   names?: string[];
 }
 
@@ -27,9 +27,9 @@ const FIELDS = [
 const LENGTHS = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /**
- * The times of a cron expression of five fields, as expressions that need all of their fields to match: these have only
- * numbers, lists and `*`, on whose meaning all implementations agree. There are two if the day of the month and the day of
- * the week are both given: then one of them suffices (`crontab(5)`), unless the field begins with `*`.
+ * Rewrites a cron expression of five fields as expressions whose fields must all match. These have only numbers, lists
+ * and `*`, which mean the same in all implementations. There are two expressions if the day of the month and the day of
+ * the week are both restricted: then one of them suffices (`crontab(5)`), unless a field begins with `*`.
  * @throws CronError
  */
 export function cronExpressions(expression: string): string[] {
@@ -76,7 +76,7 @@ function value({ min, max, names = [] }: Field, text = ''): number | undefined {
   return number >= min && number <= max ? number : undefined;
 }
 
-/** A field with these values, where `all` is how many there can be. */
+/** A field with these values; `all` is the number of possible values. */
 function written(numbers: Set<number>, all: number): string {
   return numbers.size === all ? '*' : [...numbers].toSorted((a, b) => a - b).join(',');
 }

@@ -18,7 +18,7 @@ export interface NewSchedule extends Omit<
   roles: readonly Role[];
 }
 
-/** What a caller may change of a schedule. */
+/** The fields of a schedule that a caller may change. */
 export interface ScheduleChange extends Pick<
   Updateable<Tables['schedules']>,
   'name' | 'description' | 'cron' | 'timezone' | 'request' | 'key_id' | 'pause_note' | 'repeats'
@@ -34,7 +34,7 @@ interface ScheduleLimits {
 }
 
 interface SchedulePage {
-  /** Undefined: those of all subjects. */
+  /** Undefined: the schedules of all subjects. */
   subjectId: string | undefined;
   order: 'asc' | 'desc';
   offset: number;
@@ -47,11 +47,11 @@ const SEALED = ['name', 'description', 'request', 'pause_note'] as const;
 type Sealed = { [Part in (typeof SEALED)[number]]?: string | null | undefined };
 
 /**
- * The schedules of the Agents API v2. A row is the truth about its schedule, which Temporal executes: `revision` counts
- * its changes, and `synced_revision` says which of them Temporal has.
+ * The schedules of the Agents API v2. The row of a schedule is authoritative; Temporal executes it. `revision` counts
+ * the changes of the row; `synced_revision` is the revision that Temporal has.
  */
 export class Schedules extends Store {
-  /** Stores a schedule, unless its subject, or the server, has as many as it may have: then false. */
+  /** Stores a schedule. False if its subject, or the server, already has the maximum number. */
   async insert(schedule: NewSchedule, limits: ScheduleLimits): Promise<boolean> {
     const row = { ...schedule, ...this.#sealed(schedule.id, schedule), roles: JSON.stringify(schedule.roles) };
     return this.db.transaction().execute(async (db) => {
@@ -104,7 +104,7 @@ export class Schedules extends Store {
     return changeRows(changed);
   }
 
-  /** Ends a schedule. The row is kept until Temporal does not have the schedule either. False if there is none. */
+  /** Marks a schedule as deleted; its row is kept until Temporal has deleted the schedule. False if there is none. */
   async delete(id: string, now: string): Promise<boolean> {
     return changeRows(this.#existing(id).set({ deleted_at: now }));
   }
@@ -114,13 +114,13 @@ export class Schedules extends Store {
     await this.db.deleteFrom('schedules').where('id', '=', id).where('deleted_at', 'is not', null).execute();
   }
 
-  /** Notes that Temporal has a revision of a schedule. False if there is another one by now. */
+  /** Records that Temporal has this revision of a schedule. False if it is no longer the current revision. */
   async synced(id: string, revision: number, now: string): Promise<boolean> {
     const synced = this.#existing(id).set({ synced_revision: revision, checked_at: now });
     return changeRows(synced.where('revision', '=', revision));
   }
 
-  /** Schedules of which Temporal may not know the newest revision, or that were checked last before a time. */
+  /** Schedules whose newest revision Temporal may not have, or that were last checked before `checkedBefore`. */
   async toSync(checkedBefore: string, limit: number): Promise<string[]> {
     const rows = await this.db
       .selectFrom('schedules')
@@ -132,7 +132,7 @@ export class Schedules extends Store {
           eb('checked_at', '<', checkedBefore),
         ]),
       )
-      // Those that cannot be synced must not keep the others from being checked.
+      // Schedules that cannot be synced must not block the others.
       .orderBy('checked_at')
       .orderBy('id')
       .limit(limit)
@@ -140,12 +140,12 @@ export class Schedules extends Store {
     return rows.map(({ id }) => id);
   }
 
-  /** Notes that a schedule was checked without success. */
+  /** Records a failed check of a schedule. */
   async postpone(id: string, now: string): Promise<void> {
     await this.db.updateTable('schedules').set({ checked_at: now }).where('id', '=', id).execute();
   }
 
-  /** Makes a session the newest of a schedule. False if the newest is no longer `instead`. */
+  /** Makes a session the newest one of a schedule, in place of `instead`. False if `instead` is not the newest one. */
   async claim(
     id: string,
     { sessionId, instead, now }: { sessionId: string; instead: string | null; now: string },
@@ -158,7 +158,7 @@ export class Schedules extends Store {
     return this.db.updateTable('schedules').where('id', '=', id).where('deleted_at', 'is', null);
   }
 
-  /** Those of the parts that are given, encrypted. */
+  /** Encrypts the parts that are present. */
   #sealed<T extends Sealed>(id: string, given: T): Pick<T, keyof Sealed & keyof T> {
     const parts = SEALED.flatMap((part) => {
       const text = given[part];

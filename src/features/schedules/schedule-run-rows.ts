@@ -14,10 +14,10 @@ interface RunPage {
   limit: number;
 }
 
-/** Older runs of a schedule are forgotten. */
+/** Older runs of a schedule are deleted. */
 const MAX_RUNS = 1_000;
 
-/** What became of the times at which schedules were due. */
+/** The runs of schedules: the outcome of each time at which a schedule was due. */
 export class ScheduleRuns extends Store {
   async get(id: string): Promise<ScheduleRun | undefined> {
     const row = await this.db.selectFrom('schedule_runs').selectAll().where('id', '=', id).executeTakeFirst();
@@ -32,9 +32,9 @@ export class ScheduleRuns extends Store {
   }
 
   /**
-   * Records a run, and counts its session. The last session that the schedule is to create pauses it, with this note.
-   * Returns whether it did. Does nothing if the run is recorded, or the schedule was deleted.
-   * @param sessionId the session that the run has claimed, created or not
+   * Records a run, and counts its session. Pauses the schedule with this note after its last session, and returns
+   * whether it did. Has no effect if the run was already recorded, or the schedule was deleted.
+   * @param sessionId the session that the run has claimed, whether it was created or not
    */
   async record(
     run: ScheduleRun,
@@ -43,7 +43,7 @@ export class ScheduleRuns extends Store {
     const { id, schedule_id: scheduleId, error, created_at: now } = run;
     const counts = run.status === 'created' && !run.triggered_manually;
     return this.db.transaction().execute(async (db) => {
-      // First, since this locks the row.
+      // Updated first, which locks the row.
       const schedule = await db
         .updateTable('schedules')
         .set({ last_run_at: now })
@@ -67,7 +67,7 @@ export class ScheduleRuns extends Store {
         .updateTable('schedules')
         .set((eb) => ({
           sessions_created: sessions,
-          // A claim without a session is over.
+          // A claim that led to no session is released.
           ...(run.status !== 'created' && schedule.last_session_id === sessionId && { last_session_id: null }),
           ...(isLast && { paused: 1, pause_note: pauseNote, revision: eb('revision', '+', 1), updated_at: now }),
         }))

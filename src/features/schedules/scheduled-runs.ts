@@ -10,17 +10,17 @@ import { syncSchedule } from './schedules.ts';
 
 /** The sessions that a face creates for schedules. */
 export interface ScheduledSessions {
-  /** The id of a run's session. */
+  /** The id of the session of a run of a schedule. */
   idOf(run: { id: string; scheduledFor: string }): string;
-  /** Creates the session and its first turn, unless they exist. @throws an error after which it may be repeated */
+  /** Creates the session and its first turn, unless they exist. May be repeated after an error. */
   create(schedule: Schedule, sessionId: string): Promise<CreatedOrNot>;
-  /** Whether nothing follows in an existing session by itself, and it waits for nothing. */
+  /** Whether an existing session neither works nor waits. */
   hasEnded(sessionId: string): Promise<boolean>;
 }
 
 export type CreatedOrNot =
   | { status: 'created' }
-  /** No session exists, and none will. */
+  /** No session was created, and none will be. */
   | { status: Exclude<ScheduleRunStatus, 'created' | 'skipped_overlap'>; error: string };
 
 interface RunServices {
@@ -31,12 +31,12 @@ interface RunServices {
   log: Logger;
 }
 
-/** A run that has claimed a session is over after this time, even if it has left neither. */
+/** A claim expires after this time, even if its run left neither a session nor a row. */
 const CLAIM_MS = RUN_WITHIN_MS + 10 * 60_000;
 
 /**
- * Creates the session of a schedule that is due, and records what became of it. A repetition completes what an earlier
- * attempt has begun: the ids of the run and of its session follow from the workflow that the schedule has started.
+ * Creates the session of a due schedule, and records the outcome. A repetition completes an earlier attempt: the ids of
+ * the run and of its session derive from the workflow that the schedule has started.
  */
 export async function runSchedule(services: RunServices, due: ScheduledTime): Promise<void> {
   const { catalog, scheduledSessions } = services;
@@ -44,7 +44,7 @@ export async function runSchedule(services: RunServices, due: ScheduledTime): Pr
   if (await catalog.scheduleRuns.get(run.id)) return;
   const schedule = await catalog.schedules.get(due.scheduleId);
   if (!schedule) {
-    // It was deleted, or its row was lost with a newer state of the catalog than the restored one.
+    // The schedule was deleted, or its row is missing in a restored, older state of the catalog.
     await syncSchedule(services, due.scheduleId);
     return;
   }
@@ -53,7 +53,7 @@ export async function runSchedule(services: RunServices, due: ScheduledTime): Pr
   if (outcome) await record(services, { due, runId: run.id, sessionId, outcome });
 }
 
-/** The id of the run of a workflow: a UUID of version 8 (RFC 9562, section 5.8). */
+/** The id of the schedule's run in a workflow: a UUID of version 8 (RFC 9562, section 5.8). */
 export function runIdOf(workflowId: string): string {
   const hex = sha256(workflowId);
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
@@ -67,7 +67,7 @@ interface Run {
   sessionId: string;
 }
 
-/** Undefined if there is to be no run: the schedule was paused, or is complete, and Temporal did not know. */
+/** Undefined if no run is recorded: the schedule is paused or complete, and Temporal did not have that change yet. */
 async function outcomeOf(services: RunServices, run: Run): Promise<Outcome | undefined> {
   const { catalog, scheduledSessions } = services;
   const { due, schedule, sessionId } = run;
@@ -92,7 +92,7 @@ export function isComplete({
   return repeats !== null && created >= repeats;
 }
 
-/** Makes the session the open one of its schedule. False if there is another one, perhaps of a run at the same time. */
+/** Makes the session the open one of its schedule. False if there is another one, perhaps of a concurrent run. */
 async function claim(services: RunServices, { schedule, sessionId }: Run): Promise<boolean> {
   const { id, last_session_id: last } = schedule;
   if (last !== null && (await isOpen(services, last, schedule.claimed_at))) return false;
@@ -106,7 +106,7 @@ async function isOpen(
 ): Promise<boolean> {
   if (await catalog.sessions.get(sessionId)) return !(await scheduledSessions.hasEnded(sessionId));
   if (await catalog.sessions.deletedAt(sessionId)) return false;
-  // The run that has claimed it is at work, unless its workflow was terminated.
+  // The run that has claimed the session is still in progress, unless its workflow was terminated.
   return Date.now() < Date.parse(claimedAt ?? '') + CLAIM_MS;
 }
 
@@ -129,8 +129,8 @@ async function record(
   };
   const note = (sessions: number) => `All sessions were created: ${sessions}.`;
   if (!(await catalog.scheduleRuns.record(run, { sessionId, note }))) return;
-  // The row says that it is paused, which each further run respects.
+  // Further runs read from the row that the schedule is paused, even if this fails.
   await syncSchedule(services, scheduleId).catch((error: unknown) =>
-    log.warn({ scheduleId, err: error }, 'a schedule was not paused in Temporal; housekeeping repeats it'),
+    log.warn({ scheduleId, err: error }, 'a schedule was not paused in Temporal; housekeeping retries it'),
   );
 }

@@ -16,15 +16,15 @@ export interface Scheduling {
 
 const TIMEOUT_MS = 10_000;
 
-/** How long a caller waits for the run that it has triggered. */
+/** How long a caller waits for the run of a schedule that it has triggered. */
 const RUN_MS = 20_000;
 
-/** How many of the next times are told. */
+/** Number of upcoming times in a response. */
 const NEXT_TIMES = 5;
 
 /**
- * Makes Temporal's schedule what the row says: changed, created, or deleted if the row is deleted or missing. Concurrent
- * calls end with the newest revision: one that was overtaken looks again after it has written.
+ * Creates or changes Temporal's schedule to match the row; deletes it if the row is deleted or missing. Concurrent
+ * calls end with the newest revision: each one that finds another revision after its write starts over.
  */
 export async function syncSchedule({ catalog, client, taskQueue }: Scheduling, id: string): Promise<void> {
   await client.connection.withDeadline(Date.now() + TIMEOUT_MS, async () => {
@@ -67,13 +67,13 @@ function optionsOf({ id, cron, timezone, paused, revision }: Schedule, taskQueue
       workflowId: scheduledRunWorkflowId(id),
       taskQueue,
     },
-    // Whether a session of the schedule is open is known to the run, which lasts for a moment only.
+    // The runs themselves check whether a session of the schedule is open, since their workflows last only a moment.
     policies: { overlap: 'ALLOW_ALL', catchupWindow: RUN_WITHIN_MS },
     state: { paused, note: noteOf(revision) },
   } satisfies Omit<ScheduleOptions, 'scheduleId'>;
 }
 
-/** Tells which revision Temporal has. */
+/** The note of Temporal's schedule, which contains its revision. */
 function noteOf(revision: number): string {
   return `revision ${revision}`;
 }
@@ -89,8 +89,8 @@ export async function nextRunTimes(client: Client, schedule: Schedule): Promise<
 }
 
 /**
- * Runs a schedule now. Returns the id of the workflow of the run, which has ended.
- * @throws EngineError `unavailable` if no worker has run it yet; it runs later
+ * Runs a schedule now, and waits until its run has ended. Returns the id of the run's workflow.
+ * @throws EngineError `unavailable` if no worker has executed the run in time; it is executed later
  */
 export async function triggerSchedule(
   { client, taskQueue }: Omit<Scheduling, 'catalog'>,

@@ -10,17 +10,17 @@ interface Syncing {
   log: Logger;
 }
 
-/** Schedules per sweep; the next one takes the others. */
+/** The number of schedules per sweep; the next sweep syncs the others. */
 const MAX_SCHEDULES = 200;
 
-/** How often Temporal is asked whether it still has a schedule: it may have lost it with its data. */
+/** How often a schedule is checked in Temporal, which may have lost it with its data. */
 const CHECK_MS = 3_600_000;
 
 /**
- * Makes Temporal's schedules what the catalog says: those of which a crash has kept Temporal from knowing, and all others
- * after the start of the process and each hour.
+ * Makes Temporal's schedules match the catalog: those whose sync a crash has prevented, and all others after the start
+ * of the process and each hour.
  *
- * @param began when housekeeping has begun in this process
+ * @param began the start of housekeeping in this process
  */
 export async function syncSchedules(
   { log, ...scheduling }: Syncing,
@@ -33,7 +33,7 @@ export async function syncSchedules(
     try {
       await syncSchedule(scheduling, id);
     } catch (error) {
-      log.warn({ scheduleId: id, err: error }, 'a schedule could not be synced with Temporal; it is repeated');
+      log.warn({ scheduleId: id, err: error }, 'a schedule could not be synced with Temporal; retrying');
       await schedules.postpone(id, now.toISOString());
     }
   }

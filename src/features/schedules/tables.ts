@@ -2,24 +2,24 @@ import type { Generated } from 'kysely';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
-    /** Times at which sessions of the Agents API v2 are created. */
+    /** The schedules by which sessions of the Agents API v2 are created. */
     schedules: {
       id: string;
       /** Encrypted, like the next two. */
       name: string;
       description: string | null;
-      /** JSON: what each session is created with; its agent is resolved then. */
+      /** JSON: the request that creates each session; its agent is resolved at that time. */
       request: string;
       /** Five fields. */
       cron: string;
-      /** As IANA names it. */
+      /** An IANA name. */
       timezone: string;
       paused: Generated<number>;
       /** Encrypted. */
       pause_note: Generated<string | null>;
-      /** How many sessions it creates before it is paused; null: it is never paused by itself. */
+      /** The number of sessions after which it is paused; null: it is never paused automatically. */
       repeats: number | null;
-      /** The sessions that count towards `repeats`: those that no caller has requested. */
+      /** The sessions that count towards `repeats`: without those that callers have triggered. */
       sessions_created: Generated<number>;
       last_run_at: Generated<string | null>;
       /** The newest session that a run has claimed; the next run starts none before it has ended. */
@@ -38,12 +38,12 @@ declare module '../../catalog/schema.ts' {
       deleted_at: Generated<string | null>;
       /** Counts its changes. */
       revision: Generated<number>;
-      /** The revision that Temporal has, as far as is known. */
+      /** The newest revision that was synced with Temporal. */
       synced_revision: Generated<number>;
       /** When Temporal was last asked whether it has the schedule. */
       checked_at: string;
     };
-    /** What became of the times at which schedules were due. */
+    /** The outcome of each time at which a schedule was due. */
     schedule_runs: {
       id: string;
       schedule_id: string;

@@ -4,22 +4,22 @@ import { EngineError } from '../../engine/errors.ts';
 import type { TurnIndex } from '../../engine/turn-index.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 
-/** Turns that get their places in one transaction. */
+/** The number of turns that get their positions in one transaction. */
 const BATCH_SIZE = 100;
 
 /**
- * The positions that are left out after a turn whose history was lost. Readers may have received events of it that
- * nobody can count any more, and the positions of the next turn must be higher. More than the longest turn has.
+ * The number of positions that are skipped for a turn whose history was lost. Readers may have received events of it
+ * that can no longer be counted, and the positions of the next turn must be higher. More than the longest turn has.
  */
 const LOST_EVENTS = 1_000_000;
 
 /**
- * The durable events of a session, counted over all of its turns in their order. The position of an event is its number
- * in this count, from 1. It never changes: forks and roots without history are counted where they were started.
+ * The durable events of a session, counted over all of its turns in order. The position of an event is its number in
+ * this count, from 1. It never changes: forks and roots without history are counted where they were started.
  *
- * A turn has its place, the number of events before it, as soon as the turn before it has ended. Places are stored when
- * a reader first needs them, so a session that is not read this way costs nothing; they are found again by an index, so
- * no position requires reading the turns before it.
+ * The position of a turn, the number of events before it, is fixed as soon as the turn before it has ended. It is
+ * stored when a reader first needs it, so a session that is not read this way costs nothing. Positions are looked up by
+ * an index, so that the turns before a position need not be read.
  */
 export class SessionIndex {
   readonly #turnPlaces: TurnPositions;
@@ -42,8 +42,8 @@ export class SessionIndex {
   }
 
   /**
-   * The turn that has the event after `position`, or will have it because it runs; undefined if there is none yet. A
-   * turn whose history was lost is passed over once another turn follows it. Concurrent callers share one search.
+   * The turn that has, or while it runs will have, the event after `position`; undefined if there is none yet. A turn
+   * whose history was lost is skipped once another turn follows it. Concurrent callers share one search.
    * @throws EngineError `invalid_cursor` if the session cannot have an event at `position`
    */
   turnAfter(sessionId: string, position: number): Promise<PositionedTurn | undefined> {
@@ -75,7 +75,7 @@ export class SessionIndex {
       const length = turn && (await this.#lengthOf(turn));
       if (turn && !isPast(turn, length, position)) return turn;
       const next = await turnPlaces.firstAfter(sessionId, turn?.events_before ?? -1);
-      // It is at or before `from` if another search has placed it since the last query.
+      // If another search has placed `next` since the last query, its position is at most `from`.
       if (next) from = Math.max(from, next.events_before);
       else if (!(await this.#placeNext(sessionId, turn, length))) {
         if (position <= (turn ? endOf(turn, length) : 0)) return undefined;
@@ -84,7 +84,7 @@ export class SessionIndex {
     }
   }
 
-  /** Gives places to the turns after the last one that has a place. False if there are none, or that turn runs. */
+  /** Gives positions to the turns after `last`, the last turn with one. False if there are none, or `last` runs. */
   async #placeNext(
     sessionId: string,
     last: PositionedTurn | undefined,
@@ -93,7 +93,7 @@ export class SessionIndex {
     const turnPlaces = this.#turnPlaces;
     if (last && length === undefined) return false;
     const turns = await this.#unplaced(sessionId, last);
-    // Another search may have placed them since `last` was read.
+    // Another search may have placed these turns since `last` was read.
     if ((await turnPlaces.lastAt(sessionId))?.id !== last?.id) return true;
     if (turns.length === 0) return false;
     const placed: { id: string; eventsBefore: number }[] = [];
@@ -108,7 +108,7 @@ export class SessionIndex {
     return true;
   }
 
-  /** The turns to place next, without a gap in their sequence except where turns were lost. */
+  /** The turns that get their positions next, without a gap in their sequence except where turns were lost. */
   async #unplaced(sessionId: string, last: TurnRow | undefined): Promise<TurnRow[]> {
     const turnPlaces = this.#turnPlaces;
     const known = withoutGap(await turnPlaces.unplaced(sessionId, BATCH_SIZE), last);

@@ -3,13 +3,13 @@ import type { SessionNews, TurnPositions } from './turn-positions.ts';
 import { withoutContext } from '../../telemetry/log-context.ts';
 import type { LiveBus } from '../../live/bus.ts';
 
-/** The interval at which the catalog is asked about all watched sessions, because hints may be lost. */
+/** The interval of queries for all watched sessions, because hints may be lost. */
 const POLL_MS = 5_000;
 
 /** Sessions per query. */
 const BATCH_SIZE = 100;
 
-/** Tells one reader of a session about new turns, and about its deletion. */
+/** Notifies one reader of a session of new turns, and of its deletion. */
 export class SessionWatch implements Disposable {
   readonly #onClose: (watch: SessionWatch) => void;
   readonly #onDeleted: () => void;
@@ -23,8 +23,8 @@ export class SessionWatch implements Disposable {
   }
 
   /**
-   * Waits for news of the session that the reader does not have already: `isOld` says which it has. Resolves at once if
-   * there was news since the last call, and when the watch is closed. One reader waits at a time.
+   * Waits for changes that are new for the reader: `isOld` is true for those that it already has. Resolves at once if
+   * there were changes since the last call, and when the watch is closed. One reader waits at a time.
    */
   async untilNews(isOld: (news: SessionNews) => boolean): Promise<void> {
     if (!this.#hasNews && !this.#isClosed) {
@@ -35,7 +35,7 @@ export class SessionWatch implements Disposable {
     this.#hasNews = false;
   }
 
-  /** The state of the session; undefined if it was deleted. */
+  /** Reports the state of the session; undefined if it was deleted. */
   report(news: SessionNews | undefined): void {
     if (!news) {
       this.#onDeleted();
@@ -64,8 +64,8 @@ interface Watched {
 }
 
 /**
- * Watches sessions for the readers of this process, and for the connections that end with them: one subscription to the hints of each session, and one periodic
- * query for all of them. A session without readers costs nothing.
+ * Watches sessions for the readers of this process, and for the connections that end with them: one subscription to the
+ * hints of each session, and one periodic query for all of them. A session without readers costs nothing.
  */
 export class SessionWatches {
   readonly #catalog: { turnPlaces: TurnPositions };
@@ -115,7 +115,7 @@ export class SessionWatches {
     withoutContext(() => setTimeout(() => void next(), POLL_MS).unref());
   }
 
-  /** Never rejects: the next poll repeats it. */
+  /** Never rejects: the next poll repeats a failed check. */
   async #check(sessionIds: string[]): Promise<void> {
     try {
       const news = new Map((await this.#catalog.turnPlaces.news(sessionIds)).map((each) => [each.id, each]));
@@ -123,7 +123,7 @@ export class SessionWatches {
         for (const watch of this.#watched.get(id)?.watches ?? []) watch.report(news.get(id));
       }
     } catch (error) {
-      this.#log.warn({ err: error }, 'cannot look for changes of the sessions that are watched, will retry');
+      this.#log.warn({ err: error }, 'cannot look for changes of the watched sessions; retrying');
     }
   }
 }

@@ -5,8 +5,8 @@ import { Store } from '../../catalog/store.ts';
 declare module '../../catalog/schema.ts' {
   interface TurnsTable {
     /**
-     * The turn's place in its session: how many durable events come before it. Null until a reader of the session needs
-     * it. It is never changed, since the cursors of session streams are counted from it.
+     * The turn's position in its session: the number of durable events before it. Null until a reader of the session
+     * needs it. It never changes, since the cursors of session streams are counted from it.
      */
     events_before: number | null;
   }
@@ -15,16 +15,16 @@ declare module '../../catalog/schema.ts' {
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_POSITION = 2 ** 31 - 1;
 
-/** A turn whose place among the events of its session is known. */
+/** A turn with a position among the events of its session. */
 export interface PositionedTurn extends TurnRow {
   events_before: number;
 }
 
 export interface SessionNews {
   id: string;
-  /** The highest place of its turns; null if none is placed. */
+  /** The highest position of its turns; null if none has one. */
   lastPlace: number | null;
-  /** Whether it has turns or requests without a place. */
+  /** Whether it has turns or requests without a position. */
   hasUnplaced: boolean;
 }
 
@@ -38,9 +38,9 @@ export class TurnPositions extends Store {
       .executeTakeFirst();
   }
 
-  /** The first turn of a session that has more than `place` events before it. */
-  async firstAfter(sessionId: string, place: number): Promise<PositionedTurn | undefined> {
-    return this.#placed(sessionId).where('events_before', '>', place).orderBy('events_before').executeTakeFirst();
+  /** The first turn of a session that has more than `position` events before it. */
+  async firstAfter(sessionId: string, position: number): Promise<PositionedTurn | undefined> {
+    return this.#placed(sessionId).where('events_before', '>', position).orderBy('events_before').executeTakeFirst();
   }
 
   #placed(sessionId: string) {
@@ -53,7 +53,7 @@ export class TurnPositions extends Store {
       .limit(1);
   }
 
-  /** The accepted turns of a session without a place, in their order. */
+  /** The accepted turns of a session without a position, in order. */
   async unplaced(sessionId: string, limit: number): Promise<TurnRow[]> {
     return (
       this.db
@@ -72,8 +72,8 @@ export class TurnPositions extends Store {
   }
 
   /**
-   * Gives places to the turns that follow the turn with place `last`, or the first ones if it is undefined. Without
-   * effect if another process has placed a turn since the caller read `last`.
+   * Gives positions to the turns after the turn at `last`, or to the first ones if it is undefined. Has no effect if
+   * another process has placed a turn since the caller read `last`.
    */
   async place(
     sessionId: string,
@@ -81,7 +81,7 @@ export class TurnPositions extends Store {
     turns: { id: string; eventsBefore: number }[],
   ): Promise<void> {
     await this.db.transaction().execute(async (db) => {
-      // Of two processes, the second one reads what the first one has written.
+      // The second of two concurrent processes reads what the first one has written.
       await lockSession(db, { id: sessionId });
       const current = await db
         .selectFrom('turns')
@@ -95,7 +95,7 @@ export class TurnPositions extends Store {
     });
   }
 
-  /** What is new in sessions, for readers that wait; deleted sessions are left out. */
+  /** The states of sessions, by which waiting readers detect changes; deleted sessions are left out. */
   async news(sessionIds: string[]): Promise<SessionNews[]> {
     const rows = await this.db
       .selectFrom('sessions')
@@ -113,7 +113,7 @@ export class TurnPositions extends Store {
               .select('turns.id')
               .whereRef('turns.session_id', '=', 'sessions.id')
               .where('events_before', 'is', null)
-              // A turn in a queue has no place.
+              // A queued turn has no position.
               .where((turns) => turns.or([turns('sequence', 'is not', null), turns('queue_number', 'is', null)])),
           )
           .as('has_unplaced'),

@@ -19,7 +19,7 @@ export interface GrantData {
   target: SignInTarget;
   /** Absent if the operator has configured it. */
   client?: OAuthClient;
-  /** The name of the account at the provider; absent if it did not say it. */
+  /** The name of the account at the provider; absent if the provider did not send it. */
   account?: string;
 }
 
@@ -31,21 +31,21 @@ export interface Grant extends Pick<GrantRow, 'id' | 'version' | 'created_at'>, 
 interface GrantsOptions {
   catalog: { mcpGrants: McpGrants };
   registry: Pick<McpRegistry, 'clientOf'>;
-  /** How the authorization server of a server is reached, which ends every request after a time-out. */
+  /** The fetch function for the authorization server of a server; it ends every request after a time-out. */
   fetchFor: (server: { trusted: boolean }) => Fetch;
   /** Milliseconds since 1970. */
   now?: () => number;
 }
 
-/** The time that one process has for a refresh, after which another may try; longer than the time-out of the request. */
+/** How long one process reserves a refresh before another may try; longer than the time-out of the request. */
 const REFRESH_MS = 20_000;
-/** How often the other processes look for the refreshed tokens. */
+/** How often the other processes check for the refreshed tokens. */
 const POLL_MS = 200;
 
 /**
- * The access of subjects to MCP servers. Tokens are read from the catalog for each request, so that a revoked grant is
- * not used any more, in any process. Any number of requests in any number of processes refresh a token once: an
- * authorization server may take the second use of a refresh token as theft, and end the grant (OAuth 2.1, section 4.3.1).
+ * The access of subjects to MCP servers. Tokens are read from the catalog for each request, so that no process uses a
+ * revoked grant. Concurrent requests, in all processes, refresh a token only once: an authorization server may treat
+ * the second use of a refresh token as theft, and end the grant (OAuth 2.1, section 4.3.1).
  */
 export class Grants implements ServerGrants {
   readonly #rows: McpGrants;
@@ -101,7 +101,7 @@ export class Grants implements ServerGrants {
   #refreshed(id: string, old: string, signal: AbortSignal): Promise<string> {
     const running =
       this.#refreshing.get(id) ??
-      // The refresh serves all callers, so it belongs to no caller's request.
+      // Runs outside of the caller's request, since the refresh serves all callers.
       Exchange.outside(() => this.#refresh(id, old)).finally(() => this.#refreshing.delete(id));
     this.#refreshing.set(id, running);
     return waitOrAbort(running, signal);
@@ -143,7 +143,7 @@ export class Grants implements ServerGrants {
   }
 }
 
-/** For checks that act for no subject: a server that users sign in to asks for it. */
+/** For checks that act for no subject: a server that requires a sign-in then requests one. */
 export const NO_GRANTS: ServerGrants = {
   find: () => Promise.resolve(undefined),
   account: () => Promise.resolve(undefined),

@@ -39,7 +39,7 @@ export class McpGrants extends Store {
     return rows.map((row) => this.#open(row));
   }
 
-  /** Reserves the refresh of the tokens of this version until `until`. Returns false if another process has it. */
+  /** Reserves the refresh of the tokens of this version until `until`. False if another process has reserved it. */
   async reserveRefresh(grant: GrantVersion, { now, until }: { now: string; until: string }): Promise<boolean> {
     const reserved = this.#version(grant).set({ refreshing_until: until });
     return changeRows(
@@ -52,7 +52,7 @@ export class McpGrants extends Store {
     await this.#version(grant).set({ refreshing_until: null }).execute();
   }
 
-  /** Replaces the tokens of this version and ends the reservation. Returns false if the grant was removed or replaced. */
+  /** Replaces the tokens of this version and ends the reservation. False if the grant was removed or replaced. */
   async replaceTokens(grant: GrantVersion, tokens: string): Promise<boolean> {
     const sealed = this.cipher.sealText(tokens, tokensAad(grant.id));
     return changeRows(this.#version(grant).set({ tokens: sealed, version: grant.version + 1, refreshing_until: null }));

@@ -8,20 +8,20 @@ import type { Tables } from '../../catalog/schema.ts';
 import { touchSession } from '../../catalog/sessions.ts';
 import { changeRows, countRows, Store } from '../../catalog/store.ts';
 
-/** A sign-in, and what it is for. */
+/** A sign-in, with its agent, subject and turn. */
 export interface FoundSignIn extends SignInRow {
-  /** Null for drafts. */
+  /** Null for draft agents. */
   agentName: string | null;
   subjectSlug: string;
   /** The state of its turn in the catalog, which may lag: see `SignIns`. Null if the turn was never accepted. */
   turnState: TurnState | null;
 }
 
-/** A sign-in that has ended, of which its turn is to be told. */
+/** An ended sign-in whose turn has not been notified yet. */
 interface UntoldSignIn {
   id: string;
   turnId: string;
-  /** Undefined if it was replaced: a second browser need not be the owner's. */
+  /** Undefined if it was replaced, since a second browser may not be the owner's. */
   by: Subject | undefined;
 }
 
@@ -36,7 +36,7 @@ export class McpSignIns extends Store {
       .execute();
   }
 
-  /** Undefined as well if its session was deleted. */
+  /** Undefined if there is no such sign-in, or its session was deleted. */
   async find(id: string): Promise<FoundSignIn | undefined> {
     const row = await this.db
       .selectFrom('mcp_sign_ins')
@@ -56,7 +56,7 @@ export class McpSignIns extends Store {
     return row?.status;
   }
 
-  /** A sign-in that a turn has requested to a server, and that does not expire before `notBefore`. */
+  /** A sign-in to a server that a turn has requested, and that does not expire before `notBefore`. */
   async requested(
     { turnId, server }: { turnId: string; server: string },
     notBefore: string,
@@ -73,8 +73,8 @@ export class McpSignIns extends Store {
   }
 
   /**
-   * Stores the data with which the user is sent to the authorization server. A sign-in whose code was being exchanged
-   * begins again. Returns false if the sign-in has ended, or the user was sent there since it was read.
+   * Stores the data with which the user is sent to the authorization server. Restarts a sign-in whose code was being
+   * exchanged. Returns false if the sign-in has ended, or the user was sent there since the row was read.
    */
   async redirect({ id, redirects }: Pick<SignInRow, 'id' | 'redirects'>, data: string): Promise<boolean> {
     return changeRows(
@@ -84,7 +84,7 @@ export class McpSignIns extends Store {
     );
   }
 
-  /** How many sign-ins of a turn to a server were replaced since `time`. */
+  /** The number of sign-ins of a turn to a server that were replaced since `time`. */
   async replacedSince({ turn_id, server }: Pick<SignInRow, 'turn_id' | 'server'>, time: string): Promise<number> {
     return countRows(
       this.db
@@ -96,7 +96,7 @@ export class McpSignIns extends Store {
     );
   }
 
-  /** Changes the status. Returns false if it is none of `from`: only one of several requests changes it. */
+  /** Changes the status. Returns false if it is none of `from`, so that only one of several requests changes it. */
   async change(id: string, from: SignInStatus[], to: SignInStatus): Promise<boolean> {
     return changeStatus(this.db, id, from, to);
   }
@@ -111,8 +111,8 @@ export class McpSignIns extends Store {
   }
 
   /**
-   * The sign-ins of accepted turns that have ended, and of which the turns have not been told. One that still waits for
-   * the user has ended, too, if another one has given access to the same server.
+   * The ended sign-ins of accepted turns that have not been notified of the end. A sign-in that still waits for the
+   * user is included if another one has given access to the same server.
    */
   async untold(limit: number): Promise<UntoldSignIn[]> {
     const rows = await this.db
@@ -144,21 +144,21 @@ export class McpSignIns extends Store {
   }
 
   /**
-   * Decides the action of an untold sign-in in the inbox, or supersedes it. A sign-in that still waited for the user is not used any more.
-   * May be repeated.
+   * Decides or supersedes the action of an ended sign-in in the inbox. A sign-in that still waited for the user ends as
+   * granted. May be repeated.
    */
   async settle({ id, turnId }: Pick<UntoldSignIn, 'id' | 'turnId'>): Promise<void> {
     await this.context.outbox.transaction(async (db, emit) => {
       const turns = db.selectFrom('turns').select(['session_id', 'created_at']).where('id', '=', turnId);
       const turn = await turns.executeTakeFirst();
-      // It locks the session's row.
+      // Locks the session's row.
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return;
       await changeStatus(db, id, ['requested'], 'granted');
       emit(...(await this.#actions.signedIn(db, turnId, id)));
     });
   }
 
-  /** The turn has been told. */
+  /** Records that the turn was notified of the end. */
   async told(id: string): Promise<void> {
     await this.db.updateTable('mcp_sign_ins').set({ told: 1 }).where('id', '=', id).execute();
   }

@@ -7,7 +7,7 @@ import { failureReason } from '../../mcp/failure-reason.ts';
 import type { SignInNeed } from '../../mcp/sign-in-required.ts';
 import type { SignIns } from './sign-ins.ts';
 
-/** What a turn needs to request sign-ins of its session's owner. */
+/** The services and scope with which a turn requests sign-ins from its session's owner. */
 interface SignInRequests {
   signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   scope: ToolScope;
@@ -17,7 +17,7 @@ interface SignInRequests {
 const NOT_SIGNED_IN = 'the user has not signed in';
 const DECLINED = 'the user has declined to sign in';
 
-/** Requests the sign-ins that a toolset lacks, unless the user has declined them or continues without them. */
+/** Requests the missing sign-ins of a toolset, unless the user has declined them or continues without them. */
 export function signInPart(signIns: SignInRequests['signIns']): ModelCallPart {
   return {
     signIns: async ({ unavailable }, { call, records }) => {
@@ -34,7 +34,7 @@ export function signInPart(signIns: SignInRequests['signIns']): ModelCallPart {
   };
 }
 
-/** Requests one sign-in; `earlier` is the one that was requested before. Otherwise says why not. */
+/** Requests one sign-in, or returns the reason why not. `earlier`: the sign-in that was requested before. */
 export async function requestSignIn(
   need: SignInNeed,
   earlier: RequestedSignIn | undefined,

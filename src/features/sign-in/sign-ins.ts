@@ -29,13 +29,13 @@ import { NO_PUBLIC_URL, serverKey, type SignInNeed } from '../../mcp/sign-in-req
 import { isTemporalUnavailable } from '../../temporal/errors.ts';
 import { NamedError } from '../../lib/errors.ts';
 
-/** The paths of this server that users are sent to. */
+/** The URLs of this server that sign-ins use. */
 export interface SignInUrls {
-  /** Where a sign-in begins. */
+  /** The page on which a sign-in begins. */
   authorize: (state: string) => string;
-  /** Where the authorization server sends the user back to. */
+  /** The URL to which the authorization server sends the user back. */
   redirectUri: string;
-  /** Where authorization servers read about this server. */
+  /** The URL of the metadata of this server as an OAuth client. */
   clientMetadata: string;
 }
 
@@ -50,13 +50,13 @@ interface SignInsOptions {
   log: Logger;
   /** Milliseconds since 1970. */
   now?: () => number;
-  /** For each request to an authorization server. */
+  /** The time-out of each request to an authorization server. */
   answerTimeoutMs?: number;
 }
 
-/** What is kept of a sign-in: the JSON in `mcp_sign_ins.data`. */
+/** The stored data of a sign-in: the JSON in `mcp_sign_ins.data`. */
 interface SignInData extends Omit<GrantData, 'client' | 'account'> {
-  /** Of the link. */
+  /** The `state` of the link. */
   state: string;
   /** The last visit to the authorization server. */
   flow?: Flow;
@@ -65,7 +65,7 @@ interface SignInData extends Omit<GrantData, 'client' | 'account'> {
 interface Flow {
   /** Distinguishes this visit from others: it is a part of the `state` that the authorization server gets. */
   nonce: string;
-  /** SHA-256 of what the browser that was sent there is known by. */
+  /** SHA-256 of the identifier of the browser that was sent there. */
   browser: string;
   /** Milliseconds since 1970. */
   begunAt: number;
@@ -74,18 +74,18 @@ interface Flow {
   client?: OAuthClient;
 }
 
-/** What a user is told before a sign-in. */
+/** The details of a sign-in that a user sees before it. */
 export interface OfferedSignIn {
   server: { name: string; url: string };
   issuer: string;
   scopes: string[];
-  /** The agent that is to use the server; null for a draft. */
+  /** The agent that will use the server; null for a draft. */
   agent: string | null;
   /** The session's owner, for whom the user signs in. */
   owner: { id: string; slug: string };
 }
 
-/** The answer of an authorization server, as the user's browser brings it (RFC 6749, section 4.1.2; RFC 9207). */
+/** The response of an authorization server that the user's browser delivers (RFC 6749, section 4.1.2; RFC 9207). */
 interface AuthorizationResponse {
   state: string;
   code?: string | undefined;
@@ -97,13 +97,13 @@ interface AuthorizationResponse {
 export interface EndedSignIn {
   status: 'granted' | 'declined';
   server: string;
-  /** The account at the provider for which it was granted just now, if the provider names it. */
+  /** The account at the provider that was just granted access, if the provider names it. */
   account?: string;
-  /** Whether the turn goes on by itself. */
+  /** Whether the turn resumes by itself. */
   isAwaited: boolean;
 }
 
-/** The request of a user about a sign-in cannot be fulfilled. The message says what to do. */
+/** A user's request for a sign-in cannot be fulfilled. The message contains what the user can do. */
 export class SignInError extends NamedError {
   readonly code: 'sign_in_not_found' | 'sign_in_failed';
 
@@ -113,7 +113,7 @@ export class SignInError extends NamedError {
   }
 }
 
-/** The link has ended, because it was used in a second browser or too often. Its turn is to be told. */
+/** The link has ended because it was used in a second browser or too often. Its turn has to be notified. */
 export class SignInReplacedError extends SignInError {
   constructor(reason: string, { isAwaited }: { isAwaited: boolean }) {
     const next = isAwaited ? 'the conversation has a new link' : ASK_AGAIN;
@@ -127,15 +127,15 @@ type OpenedSignIn = FoundSignIn & { isAwaited: boolean };
 /** The states of a turn that resumes by itself when its sign-ins have ended. */
 const WAITING: ReadonlySet<TurnState> = new Set(['asking', 'waiting_client', 'waiting_person', 'paused']);
 
-/** How long a link is valid if its turn does not wait for it, and how long a visit to the authorization server may take. */
+/** How long a link is valid if its turn does not wait, and the time limit of a visit to the authorization server. */
 const VALID_MS = 10 * 60_000;
-/** A sign-in that another call of the same turn has requested is used if it is valid for this long. */
+/** A sign-in that another call of the same turn has requested is reused if it remains valid for this long. */
 const MIN_LEFT_MS = 60_000;
-/** Each may register a client. */
+/** The number of visits of a sign-in to the authorization server, each of which may register a client. */
 const MAX_REDIRECTS = 10;
 /**
- * How many links of a turn to one server are replaced within this time: each makes the turn try the server again, and adds
- * to its log. A stranger with a link can have it replaced once, since only the owner gets the next one.
+ * How many links of a turn to one server are replaced within this time: each one makes the turn retry the server, and
+ * adds to its log. A stranger with a link can cause only one replacement, since only the owner gets the next link.
  */
 const MAX_REPLACED = 5;
 const REPLACED_MS = 10 * 60_000;
@@ -163,7 +163,7 @@ export class SignIns {
       return async (url, init) => {
         const response = await fetch(url, { ...init, signal: AbortSignal.timeout(answerTimeoutMs) });
         const { status, headers } = response;
-        // The SDK reads errors only from the Response of Node, which is another class than undici's.
+        // The SDK reads errors only from Node's own Response, which is another class than undici's.
         return new Response((await response.text()) || null, { status, headers: Object.fromEntries(headers) });
       };
     };
@@ -180,8 +180,8 @@ export class SignIns {
   }
 
   /**
-   * Requests a sign-in of the session's owner, for a turn. A turn that requests it again gets the same one.
-   * @throws McpServerError if nobody can sign in to the server
+   * Requests a sign-in of the session's owner for a turn. A turn that requests it again gets the same sign-in.
+   * @throws McpServerError if no sign-in to the server is possible
    */
   async request(
     { endpoint, challenge, replaces }: SignInNeed,
@@ -225,7 +225,7 @@ export class SignIns {
   }
 
   /**
-   * What the link with this `state` leads to. `subjectId` is that of the caller, if the request has a key.
+   * The sign-in of the link with this `state`. `subjectId`: the caller, if the request has a key.
    * @throws SignInError
    */
   async offer(state: string, subjectId: string | undefined): Promise<OfferedSignIn> {
@@ -236,7 +236,7 @@ export class SignIns {
     return { server, issuer, scopes: target.scope?.split(' ') ?? [], agent, owner: { id, slug } };
   }
 
-  /** The user does not sign in. @throws SignInError */
+  /** Ends a sign-in that the user declines. @throws SignInError */
   async decline(state: string, subjectId: string | undefined, browser: string): Promise<EndedSignIn> {
     const row = await this.#findOpen(state, subjectId);
     if (isBoundElsewhere(row, browser)) throw await this.#replace(row, ELSEWHERE);
@@ -246,8 +246,8 @@ export class SignIns {
   }
 
   /**
-   * The URL at which the user signs in. The first call binds the link to the `browser`: no other one can finish the
-   * sign-in, so that no other user can be made to finish it (RFC 9700, section 4.7), or begin it again.
+   * The URL at which the user signs in. The first call binds the link to the `browser`: no other browser can finish or
+   * restart the sign-in, so that no other user can be tricked into finishing it (RFC 9700, section 4.7).
    * @throws SignInError
    */
   async begin(state: string, subjectId: string | undefined, browser: string): Promise<string> {
@@ -272,12 +272,12 @@ export class SignIns {
     } catch (error) {
       throw this.#failed(error, data);
     }
-    // Another request was faster, and may have bound the link or ended it.
+    // A concurrent request has changed the sign-in: it may have bound or ended the link.
     return this.begin(state, subjectId, browser);
   }
 
   /**
-   * Ends a sign-in with the answer of the authorization server. The same answer twice gives the same result.
+   * Ends a sign-in with the response of the authorization server. A repeated response has the same result.
    * @throws SignInError
    */
   async finish(
@@ -303,7 +303,7 @@ export class SignIns {
       if (row.status === 'granted' || row.status === 'declined') {
         return { status: row.status, server: server.name, isAwaited };
       }
-      // Before anything else in the answer is believed: another authorization server may have sent it (RFC 9207).
+      // Checked before any other field, since another authorization server may have sent the response (RFC 9207).
       validateAuthorizationResponseIssuer({
         iss,
         expectedIssuer: target.server.issuer,
@@ -324,7 +324,7 @@ export class SignIns {
       const fetch = this.#fetchFor(server);
       const { tokens, account } = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now }).catch(
         async (reason: unknown) => {
-          // A visit in another window may still bring the right code.
+          // A visit in another window may still deliver a valid code.
           await catalog.mcpSignIns.change(row.id, ['exchanging'], 'requested');
           throw reason;
         },
@@ -351,7 +351,7 @@ export class SignIns {
     return (await this.#options.catalog.mcpGrants.list(subjectId, after, limit)).map(grantOf);
   }
 
-  /** Ends a grant of the subject, also at the authorization server if it can. Returns false if there is none. */
+  /** Ends a grant of the subject, also at the authorization server if possible. Returns false if there is none. */
   async revoke(subjectId: string, id: string): Promise<boolean> {
     const { catalog, registry, log } = this.#options;
     const row = await catalog.mcpGrants.take(subjectId, id);
@@ -366,7 +366,7 @@ export class SignIns {
     return true;
   }
 
-  /** The client of this server at an authorization server to which the operator has given none. */
+  /** The OAuth client of this server at an authorization server for which the operator has configured none. */
   async #client({ server, target, flow }: SignInData, urls: SignInUrls): Promise<OAuthClient> {
     const { redirectUri, clientMetadata } = urls;
     if (flow?.client && flow.redirectUri === redirectUri) return flow.client;
@@ -383,7 +383,7 @@ export class SignIns {
     return row;
   }
 
-  /** Ends a link that cannot be used any more. Returns the error that says so. @throws SignInError */
+  /** Ends a link that can no longer be used. Returns the error for the user. @throws SignInError */
   async #replace(row: OpenedSignIn, reason: string): Promise<SignInReplacedError> {
     const { mcpSignIns } = this.#options.catalog;
     const since = isoTime(this.#now() - REPLACED_MS);
@@ -404,17 +404,17 @@ export class SignIns {
     if (!row || (subjectId !== undefined && row.subject_id !== subjectId)) throw notFound();
     const isExpired = isoTime(this.#now()) >= row.expires_at;
     const isAwaited = await this.#isAwaited(row, isExpired);
-    // A turn that waits gives no other link.
+    // A turn that waits issues no other link, so its link does not expire.
     if (!isAwaited && isExpired) throw notFound();
     return { ...row, isAwaited };
   }
 
-  /** The catalog follows the log of a turn within a moment, and the link of a sign-in may be faster. */
+  /** Whether the turn waits. Reads the log, too: the catalog follows it with a delay, and the user may be faster. */
   async #isAwaited({ turn_id: turnId, turnState }: FoundSignIn, isExpired: boolean): Promise<boolean> {
     if (!isOpenTurnState(turnState)) return false;
     if (WAITING.has(turnState)) return true;
     const turn = await unlessNotFound(this.#options.logs.currentRun(turnId)).catch((error: unknown) => {
-      // Until it expires, the link is valid in either case.
+      // Before its expiry, the link is valid in either case.
       if (isTemporalUnavailable(error) && !isExpired) return undefined;
       throw error;
     });

@@ -9,16 +9,16 @@ declare module '../../catalog/schema.ts' {
       id: string;
       turn_id: string;
       subject_id: string;
-      /** Names the server: see `serverKey`. */
+      /** Identifies the server: see `serverKey`. */
       server: string;
       status: SignInStatus;
-      /** JSON, encrypted: what `SignIns` keeps. */
+      /** JSON, encrypted: the data of `SignIns`. */
       data: string;
       /** How often the user was sent to the authorization server. */
       redirects: Generated<number>;
-      /** The grant whose access is not enough for what the turn does; null if there was none. */
+      /** The grant whose access is insufficient for the turn; null if there was none. */
       replaces: string | null;
-      /** Whether the turn knows that it has ended. */
+      /** 1: the turn was notified of the end. */
       told: Generated<number>;
       created_at: string;
       expires_at: string;
@@ -37,7 +37,7 @@ declare module '../../catalog/schema.ts' {
       tokens: string;
       /** Counts the changes of `tokens`. */
       version: number;
-      /** Until when one process may refresh the tokens; null if none does. */
+      /** The end of one process's reservation to refresh the tokens; null if there is none. */
       refreshing_until: string | null;
       created_at: string;
     };
@@ -45,9 +45,9 @@ declare module '../../catalog/schema.ts' {
 }
 
 /**
- * - `requested`: the user has not come back from the authorization server.
+ * - `requested`: the user has not returned from the authorization server.
  * - `exchanging`: the code is being exchanged for tokens. A code is used once, so a crash leaves this status, and the
- *   user begins again.
+ *   user has to begin again.
  * - `replaced`: its link was used in a second browser, or too often. A turn that waits requests another one.
  */
 export type SignInStatus = 'requested' | 'exchanging' | 'granted' | 'declined' | 'replaced';

@@ -4,13 +4,13 @@ import type { McpSignIns } from './mcp-sign-ins.ts';
 import { isNotFound } from '../../temporal/errors.ts';
 import { signalTurn } from '../../engine/session-commands.ts';
 
-/** The rest is left to the next call. */
+/** Sign-ins per call; the next call handles the rest. */
 const LIMIT = 200;
 
 /**
- * Tells the inbox of the sign-ins that have ended, and the turns that requested them, which continue if they wait. The
- * catalog knows which ones were not told, so a crash after a sign-in loses nothing: housekeeping calls this, too. To tell
- * a turn twice changes nothing.
+ * Settles the actions of ended sign-ins in the inbox, and notifies the turns that requested them, which resume if they
+ * wait. The catalog records which turns were notified, so a crash loses nothing: housekeeping calls this, too. A
+ * repeated notification has no effect.
  */
 export async function tellSignIns({
   catalog,
@@ -23,13 +23,13 @@ export async function tellSignIns({
 }): Promise<void> {
   for (const { id, turnId, by } of await catalog.mcpSignIns.untold(LIMIT)) {
     try {
-      // Before the turn resumes: its end would supersede the action.
+      // Settled before the turn resumes, whose end would supersede the action.
       await catalog.mcpSignIns.settle({ id, turnId });
       await signalTurn(client, turnId, { type: 'sign_in', id: `sign-in ${id}`, signInId: id, ...(by && { by }) });
     } catch (error) {
-      // The turn has ended: the next one tries what has waited.
+      // The turn has ended: the next turn of the session retries the server.
       if (!isNotFound(error)) {
-        log.warn({ turnId, err: error }, 'a turn could not be told of a sign-in; housekeeping retries it');
+        log.warn({ turnId, err: error }, 'failed to notify the turn of a completed sign-in; retrying');
         continue;
       }
     }

@@ -115,7 +115,7 @@ const BUILT_IN: readonly BuiltInSkill[] = [SAVING_TOOLS, OUTPUT_PARSERS, TASK_PL
 
 export const BUILT_IN_NAMES: ReadonlySet<string> = new Set(BUILT_IN.map(({ name }) => name));
 
-/** The built-in skills that an agent has, unless it disables them: those that act in code. */
+/** The built-in skills of an agent that acts in code, unless it disables them. */
 export function builtInSkills(spec: AgentSpec): AgentSkill[] {
   const actions = codeActionsOf(spec);
   if (!actions) return [];

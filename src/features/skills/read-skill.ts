@@ -13,7 +13,7 @@ const input = z.object({ name: z.string(), path: z.string().optional() });
 export const READ_SKILL: SystemTool<{ skills: Pick<Skills, 'read'> }> = {
   name: 'read_skill',
   offer: (spec) => {
-    // An agent that acts in code has them as files.
+    // An agent that acts in code has its skills as files.
     if (codeActionsOf(spec)) return undefined;
     const names = skillsOf(spec).flatMap((skill) => skillNameOf(skill) ?? []);
     if (names.length === 0) return undefined;
@@ -47,7 +47,7 @@ export const READ_SKILL: SystemTool<{ skills: Pick<Skills, 'read'> }> = {
   },
 };
 
-/** Tells models which skills their agent has. */
+/** Adds the list of an agent's skills to its prompt. */
 export function skillsPart(skills: Pick<Skills, 'list'>): ModelCallPart {
   return {
     prompt: async (spec) => {
@@ -60,7 +60,7 @@ export function skillsPart(skills: Pick<Skills, 'list'>): ModelCallPart {
   };
 }
 
-/** What the tag means that user interfaces write for `/name arguments`. */
+/** Explains the tag that user interfaces write for `/name arguments`. */
 export const SKILL_TAG_NOTE =
   '`<skill name="x">…</skill>` in a message of the user asks you to use the skill x, for what is inside.';
 

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { errorMessage, NamedError } from '../../lib/errors.ts';
 import { skillDescription, skillName } from '../../spec/skill-spec.ts';
 
-/** What a model knows of a skill before it reads it. */
+/** The part of a skill that a model sees before it reads the skill. */
 export interface SkillHeader {
   name: string;
   description: string;
@@ -16,19 +16,19 @@ export interface ParsedSkill extends SkillHeader {
 /** The name of the file with the text of a skill, in its folder. */
 export const SKILL_FILE = 'SKILL.md';
 
-/** A skill that cannot be used, or a file of one that cannot be read. Models and clients read the message. */
+/** A skill cannot be used, or one of its files cannot be read. The message is for models and clients. */
 export class SkillError extends NamedError {}
 
-/** Parsing takes a time that grows with the nesting. */
+/** Bounds the time of parsing, which grows with the nesting. */
 const MAX_FRONT_MATTER_LENGTH = 16 * 1024;
 
-/** Fields that other servers define are ignored. */
+/** Other fields are ignored: other servers define some. */
 const frontMatter = z.object({ name: skillName, description: z.string().trim().pipe(skillDescription) });
 
 /**
  * Parses a `SKILL.md`: front matter in YAML with `name` and `description`, then the body.
  *
- * @param folder the name of its folder, which is that of the skill
+ * @param folder the name of its folder, which must equal the name of the skill
  * @throws SkillError
  */
 export function parseSkill(text: string, folder: string): ParsedSkill {
@@ -39,7 +39,7 @@ export function parseSkill(text: string, folder: string): ParsedSkill {
   }
   let content: unknown;
   try {
-    // Without aliases, a few lines cannot stand for gigabytes.
+    // Aliases are forbidden, since a few lines with them can expand to gigabytes.
     content = parse(yaml, { maxAliasCount: 0, logLevel: 'error' });
   } catch (error) {
     const [line] = errorMessage(error).split('\n');

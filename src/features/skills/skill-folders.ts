@@ -7,11 +7,11 @@ import { errorMessage, StartupError } from '../../lib/errors.ts';
 import { skillName, skillPath } from '../../spec/skill-spec.ts';
 import { parseSkill, SKILL_FILE, SkillError, type ParsedSkill } from './skill-file.ts';
 
-/** A longer text is cut for the model, so its author would not know what of it was read. */
+/** Longer texts are rejected: they would be cut for the model, without a notice to their author. */
 const MAX_SKILL_BYTES = 64 * 1024;
 const MAX_FILE_BYTES = 1024 * 1024;
 
-/** How many entries of a skill's folder are looked at, for the list of its files. */
+/** The number of entries of a skill's folder that are read for the list of its files. */
 const MAX_ENTRIES = 500;
 
 /** A skill in a folder. */
@@ -20,8 +20,8 @@ interface FoundSkill extends ParsedSkill {
 }
 
 /**
- * The skills in the folders of `EVERTURN_SKILLS`, each of which holds folders `<name>/SKILL.md`. A file is read again when
- * it has changed, so an edit applies from the next model call.
+ * The skills in the folders of `EVERTURN_SKILLS`, which contain `<name>/SKILL.md`. A file is read again when it has
+ * changed, so an edit applies from the next model call.
  */
 export class SkillFolders {
   readonly #folders: readonly string[];
@@ -51,7 +51,7 @@ export class SkillFolders {
     }
   }
 
-  /** The skill of a name, in the first folder that has it. @throws SkillError */
+  /** The skill with this name, from the first folder that contains it. @throws SkillError */
   async find(name: string): Promise<FoundSkill> {
     if (skillName.safeParse(name).success) {
       for (const folder of this.#folders) {
@@ -78,12 +78,12 @@ export class SkillFolders {
     return bytes.toString();
   }
 
-  /** The paths of a skill's files beside its `SKILL.md`, except for hidden ones; if they are many, some of them. */
+  /** The paths of a skill's files beside its `SKILL.md`, without hidden ones; only some of them if they are many. */
   async files({ folder }: FoundSkill): Promise<string[]> {
     return (await unlessMissing(() => filesIn(folder))) ?? [];
   }
 
-  /** Undefined if the folder has no `SKILL.md`. @throws SkillError */
+  /** Reads a skill; undefined if the folder has no `SKILL.md`. @throws SkillError */
   async #read(folder: string): Promise<FoundSkill | undefined> {
     const version = await versionOf(path.join(folder, SKILL_FILE));
     if (version === undefined) return undefined;
@@ -114,7 +114,7 @@ async function filesIn(folder: string): Promise<string[]> {
   return files.toSorted();
 }
 
-/** Changes with the content of a file; undefined if it does not exist. @throws SkillError */
+/** A text that changes with the content of a file; undefined if the file does not exist. @throws SkillError */
 async function versionOf(file: string): Promise<string | undefined> {
   return unlessMissing(async () => {
     const { dev, ino, size, mtimeMs, ctimeMs } = await stat(file);
@@ -132,7 +132,7 @@ async function readWithin(folder: string, file: string, maxBytes: number): Promi
     const root = await realpath(folder);
     const real = await realpath(path.join(root, file));
     if (!real.startsWith(root + path.sep)) throw new SkillError(`${file} is outside of the folder of its skill`);
-    // A pipe would otherwise be waited for.
+    // Opening a pipe would block without O_NONBLOCK.
     const handle = await open(real, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     try {
       const stats = await handle.stat();

@@ -10,7 +10,7 @@ import { SkillFolders } from './skill-folders.ts';
 /** The skills of an agent, as they currently are. */
 export interface ListedSkills {
   skills: SkillHeader[];
-  /** Those that cannot be read any more, and why. */
+  /** The skills that can no longer be read, and why. */
   unavailable: { skill: string; reason: string }[];
 }
 
@@ -22,7 +22,7 @@ export function skillNameOf({ name, fqn }: AgentSkill): string | undefined {
   return name ?? fqn ?? undefined;
 }
 
-/** The skills that an agent has: those that it selects or brings, and the built-in ones that it neither disables nor replaces. */
+/** The skills of an agent: those of its spec, and the built-in ones that it neither disables nor replaces. */
 export function skillsOf(spec: AgentSpec): AgentSkill[] {
   const own = spec.skills ?? [];
   const builtIn = builtInSkills(spec);
@@ -32,7 +32,7 @@ export function skillsOf(spec: AgentSpec): AgentSkill[] {
   return [...others, ...builtIn.filter((skill) => !named.has(skillNameOf(skill)))];
 }
 
-/** The skills of agents: those of the configured folders, those that are inside their specs, and the built-in ones. */
+/** The skills of agents: from the configured folders, from their specs, and the built-in ones. */
 export class Skills {
   readonly #folders: SkillFolders;
 
@@ -61,7 +61,7 @@ export class Skills {
     return listed;
   }
 
-  /** All files of an agent's skills. What cannot be read is left out: the prompt names such a skill. */
+  /** All files of an agent's skills. Skills that cannot be read are left out; the prompt names them. */
   async files(spec: AgentSpec): Promise<SkillFile[]> {
     const files: SkillFile[] = [];
     for (const skill of skillsOf(spec)) {
@@ -81,7 +81,7 @@ export class Skills {
     return files;
   }
 
-  /** The first problem of an agent's skills: of what its spec says of them, else of the files. */
+  /** The first problem of an agent's skills: in its spec, else in the files. */
   async firstProblem(spec: AgentSpec): Promise<AgentProblem | undefined> {
     const problem = (i: number, message: string) => invalidAgent(`skills.${i}`, message);
     const names: string[] = [];
@@ -94,7 +94,7 @@ export class Skills {
         return problem(i, `only ${[...BUILT_IN_NAMES].join(', ')} can be disabled: omit the skill ${name} instead`);
       }
       if (!isInline(skill)) continue;
-      // The other word for it may be anything, and names a folder.
+      // Only `name` is checked: `fqn` may be any text, and is the name of a folder.
       const { error } = skillName.safeParse(name);
       if (error) return problem(i, `the name of a skill with its own text ${error.issues[0]?.message}`);
       const file = unwritable(Object.keys(skill.files ?? {}));
@@ -107,7 +107,7 @@ export class Skills {
     return first && problem(names.indexOf(first.skill), `the skill ${first.skill}: ${first.reason}`);
   }
 
-  /** The text of a skill with the paths of its files, or with `file` that of one of them. @throws SkillError */
+  /** The text of a skill with the paths of its files or, with `file`, the text of that file. @throws SkillError */
   async read(spec: AgentSpec, name: string, file?: string): Promise<string> {
     const skill = skillsOf(spec).find((one) => skillNameOf(one) === name);
     if (!skill) throw new SkillError(`there is no skill ${JSON.stringify(name)}`);
@@ -125,7 +125,7 @@ export class Skills {
   }
 }
 
-/** The first file that a folder of a skill cannot have beside the others. */
+/** The first file that cannot exist beside the others in the folder of a skill. */
 function unwritable(files: string[]): string | undefined {
   return files.find((file) => {
     const isTooLong = file.split('/').some((name) => Buffer.byteLength(name) > MAX_NAME_BYTES);
@@ -143,7 +143,7 @@ async function unlessUnreadable<T>(read: () => Promise<T>): Promise<T | undefine
   }
 }
 
-/** Whether a skill is inside the spec. */
+/** Whether the spec contains the skill itself. */
 function isInline({ description, content, files }: AgentSkill): boolean {
   return [description, content, files].some(isGiven);
 }

@@ -24,7 +24,7 @@ interface ModelCallDependencies extends ModelCallSources {
   budgets: Pick<SharedBudgets, 'isReached'>;
 }
 
-/** Makes the function that starts a turn's first model call, equal to that of `callModel`, before the turn has started. */
+/** Makes the function that starts a turn's first model call before the turn starts, with the request of `callModel`. */
 export function createBeginModelCall(dependencies: ModelCallDependencies): StartSpeculativeCall {
   return (start, signal) =>
     withTurnContext(start, async () => {
@@ -57,7 +57,7 @@ function withTurnContext<T>({ turnId, sessionId, trace }: SpeculativeCall, work:
   return context.with(spanContext, () => withLogContext({ ...logContext(), turnId, sessionId }, work));
 }
 
-/** Whether files have to be read first, which only a worker does. */
+/** Whether files have to be read first: only the activity does that. */
 function hasUnreadFiles(records: UnsequencedRecord[]): boolean {
   return unreadFiles(transcript(records, ROOT_THREAD), extractedTexts(records)).length > 0;
 }

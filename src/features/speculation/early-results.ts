@@ -5,13 +5,13 @@ import type { CallOutcome, ToolResult } from '../../mcp/call-outcome.ts';
 import type { AskingCall } from '../../mcp/call-rounds.ts';
 import { returned, structuredFile, type UnstoredResult } from '../../tools/results.ts';
 
-/** The result of a call that the record of its message brings along, by the place of the call in the message. */
+/** The result of a call that is recorded with its message; `index`: the position of the call in the message. */
 export interface EarlyResult {
   index: number;
   result: Pick<UnstoredResult, 'outcome' | 'text' | 'structured' | 'connection'>;
 }
 
-/** The characters of all early results of a message: its record stays small enough for the history. */
+/** The maximum characters of all early results of a message, so that its record stays small enough for the history. */
 const MAX_LENGTH = 8 * 1024;
 
 /** The results of calls, if all of them are short texts. */
@@ -25,7 +25,7 @@ export function shortResults(
   return results.length === ended.length && length <= MAX_LENGTH ? results : undefined;
 }
 
-/** Whether an outcome is a result that needs nothing but its text: no file, and no tool that has to be offered. */
+/** Whether an outcome is a result that consists of its text only: no files, and no found tools. */
 function isShort(outcome: CallOutcome | AskingCall | undefined): outcome is ToolResult {
   if (outcome?.status !== 'result' || outcome.foundTools) return false;
   const length = outcome.content.reduce(
@@ -35,7 +35,7 @@ function isShort(outcome: CallOutcome | AskingCall | undefined): outcome is Tool
   return length <= MAX_LENGTH;
 }
 
-/** The records of a model call with the early results of its message: results are in the order of their calls. */
+/** The records of a model call with the early results of its message, in the order of their calls. */
 export function withEarlyResults(records: NewRecord[], message: ModelMessage, results: EarlyResult[]): NewRecord[] {
   const { threadId, toolCalls } = message;
   const at = new Date().toISOString();

@@ -2,7 +2,7 @@ import type { ModelChunk } from '../../models/provider.ts';
 
 export type Part = { chunk: ModelChunk } | { error: unknown };
 
-/** Reads an answer as it arrives, before its reader is known. The answer's own bounds limit what is kept. */
+/** Reads a model's response as it arrives, before it has a reader. The bounds of responses limit the buffered parts. */
 export function readAhead(chunks: AsyncIterable<ModelChunk>): ReadableStream<Part> {
   // An error is enqueued, because a failed stream drops its queue, and the chunks before the failure are used.
   return new ReadableStream<Part>({

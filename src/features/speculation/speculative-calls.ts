@@ -11,7 +11,7 @@ import { chunksOf, type Part } from './read-ahead.ts';
 export type StartSpeculativeCall = (start: SpeculativeCall, signal: AbortSignal) => Promise<BegunCall | undefined>;
 
 export interface BegunCall {
-  /** Attempt 0 at the turn's first message: it is not published yet. */
+  /** Attempt 0 of the turn's first message, not published yet. */
   message: MessageAssembler;
   parts: ReadableStream<Part>;
 }
@@ -24,7 +24,7 @@ export interface ClaimedMessage {
 
 type ClaimedCall = Pick<ModelCall, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
 
-/** A turn that has not claimed its call after this time was rejected, or runs on another worker. */
+/** An unclaimed call ends after this time: its turn was rejected, or runs on another worker. */
 const UNCLAIMED_MS = 30_000;
 
 /** A call is offered, claimed and withdrawn within this time. */
@@ -34,7 +34,7 @@ const MAX_REMEMBERED = 10_000;
 
 interface StartedCall extends SpeculativeCall {
   controller: AbortController;
-  answer: Promise<ClaimedMessage | undefined>;
+  response: Promise<ClaimedMessage | undefined>;
   expiry: NodeJS.Timeout;
 }
 
@@ -43,12 +43,12 @@ interface StartedCall extends SpeculativeCall {
  * behind the model's. An unclaimed call only costs tokens, because a model call has no side effects.
  *
  * Calls are started where the API and a worker share a process, which then most likely runs the activity too. A call's
- * message is published as attempt 0 as soon as the turn is accepted: a rejected turn has shown nothing. The activity that
- * claims the call continues that message. Anywhere else its attempt replaces it.
+ * message is published as attempt 0 once the turn is accepted, so that nothing of a rejected turn is shown. The
+ * activity that claims the call continues that message; an activity on another worker replaces it with its own attempt.
  */
 export class SpeculativeCalls {
   readonly #started = new Map<string, StartedCall>();
-  /** Turns that have claimed their calls: a later offer is ignored. */
+  /** Turns that have claimed or skipped their calls: a later offer is ignored. */
   readonly #claimed = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
   readonly #onEnd: (outcome: SpeculativeCallOutcome) => void;
   #start: StartSpeculativeCall | undefined;
@@ -76,36 +76,36 @@ export class SpeculativeCalls {
     const { turnId } = call;
     if (!this.#start || this.#claimed.has(turnId)) return;
     const controller = new AbortController();
-    const answer = this.#start(call, controller.signal).then((begun) => {
+    const response = this.#start(call, controller.signal).then((begun) => {
       if (!begun) return undefined;
       onAbort(controller.signal, () => begun.message.finish());
       return read(begun);
     });
-    // The activity calls the model itself then, and reports what is wrong.
-    answer.catch(() => this.#end(turnId, 'failed'));
+    // The activity then calls the model itself, and reports the failure.
+    response.catch(() => this.#end(turnId, 'failed'));
     const expiry = setTimeout(() => this.#end(turnId, 'expired'), UNCLAIMED_MS).unref();
-    this.#started.set(turnId, { ...call, controller, answer, expiry });
+    this.#started.set(turnId, { ...call, controller, response, expiry });
   }
 
-  /** Called by the API when the turn is accepted: publishes the message of the call, if it is the turn's. Never waits. */
+  /** Called by the API when the turn is accepted: publishes the message, if the call fits the turn. Never waits. */
   accept(turn: TurnAccepted): void {
     const started = this.#started.get(turn.turnId);
     if (!started) return;
     if (!follows(started, turn)) return this.#end(turn.turnId, 'mismatched');
-    started.answer.then(
-      (answer) => answer?.message.publish(),
+    started.response.then(
+      (response) => response?.message.publish(),
       () => undefined,
     );
   }
 
-  /** Ends the call: there will be no such turn, or it has ended. */
+  /** Ends the call: the turn was rejected, or has ended. */
   withdraw(turnId: string): void {
     this.#end(turnId, 'withdrawn');
   }
 
   /**
-   * Called once by the activity: the message of the call that this process has started for its turn. The activity
-   * finishes it. Undefined if there is none. Aborting `signal` ends the call.
+   * Called once by the activity: the message of the call that this process has started for its turn, or undefined. The
+   * activity finishes the message. Aborting `signal` ends the call.
    */
   async claim({ turnId, ...call }: ClaimedCall, signal: AbortSignal): Promise<ClaimedMessage | undefined> {
     this.#claimed.set(turnId, true);
@@ -121,14 +121,14 @@ export class SpeculativeCalls {
     // A listener that stays on the signal would keep the call and its transcript in memory for as long as the signals
     // that it is composed of: the worker's lifetime.
     const release = linkSignal(signal, started.controller);
-    const answer = await waitOrAbort(
-      started.answer.catch(() => undefined),
+    const response = await waitOrAbort(
+      started.response.catch(() => undefined),
       signal,
     );
-    if (answer) void answer.ended.catch(() => undefined).finally(release);
+    if (response) void response.ended.catch(() => undefined).finally(release);
     else release();
-    answer?.message.publish();
-    return answer;
+    response?.message.publish();
+    return response;
   }
 
   /** Called by an activity that calls the model itself: ends the call that was started, if any. Never waits. */
@@ -152,15 +152,15 @@ export class SpeculativeCalls {
   }
 }
 
-/** Whether a call was made for the turn at this place. Another turn may have been accepted before it. */
+/** Whether a call was made for this position of the turn. Another turn may have been accepted before it. */
 function follows(call: SpeculativeCall, turn: Pick<TurnAccepted, 'previousTurnId' | 'sequence'>): boolean {
   return call.previousTurnId === turn.previousTurnId && call.sequence === turn.sequence;
 }
 
-/** Reads an answer into its message as it arrives. */
+/** Reads a response into its message as it arrives. */
 function read({ message, parts }: BegunCall): ClaimedMessage {
   const ended = message.read(chunksOf(parts));
-  // An answer that nobody claims may fail.
+  // The failure of an unclaimed response is ignored.
   ended.catch(() => undefined);
   return { message, ended };
 }

@@ -32,10 +32,10 @@ interface StepSources extends ModelCallSources, ToolCallSources {
   draining: AbortSignal;
 }
 
-/** A message whose tools are running, and the model call that follows when all results are known. */
+/** A message whose tools are running, and the model call that follows once all results are available. */
 interface OpenMessage {
   next: NextCall;
-  /** How many results are missing. */
+  /** The number of missing results. */
   missing: number;
   stopListening: () => void;
 }
@@ -52,7 +52,7 @@ interface EndedMessage {
 /** A model call that was begun. */
 interface BegunCall {
   call: NextCall;
-  answer: Promise<{ prepared: PreparedModelCall; parts: ReadableStream<Part> }>;
+  response: Promise<{ prepared: PreparedModelCall; parts: ReadableStream<Part> }>;
 }
 
 /** A model call that an activity has claimed, as if the activity had begun it. */
@@ -66,12 +66,12 @@ const MAX_MESSAGES = 1_000;
 /** More model calls than a worker has at once. */
 const MAX_CALLED = 10_000;
 
-/** A message begins nothing if its model call takes longer. One that runs on another worker is forgotten then. */
+/** A model call that takes longer begins no further work. A call that runs on another worker is forgotten then. */
 const CALLED_MS = 600_000;
 
 /**
- * How long the outcome of a tool is kept for a turn that is paused meanwhile: it shows the state of its beginning, and
- * was allowed by the servers and grants of that time.
+ * How long the outcome of a tool is kept for a turn that is paused meanwhile: the outcome reflects the state, and the
+ * servers and grants, at the time of its start.
  */
 const TOOL_KEPT_MS = 60_000;
 
@@ -82,17 +82,17 @@ const MAX_TOOLS = 10_000;
 
 /**
  * The next step of each turn, begun while Temporal still records the current one: the read-only tools of a message as
- * soon as it is complete, and the next model call as soon as the last result is known. The activity that the workflow
- * then schedules on the same worker claims what was begun, so a step takes no longer than its model and its tools. Results
- * that are known at once are recorded with their message, which spares Temporal half of the step.
+ * soon as it is complete, and the next model call as soon as the last result is available. The activity that the
+ * workflow then schedules on the same worker claims this work, so a step takes no longer than its model and its tools.
+ * Results that are available at once are recorded with their message, which spares Temporal half of the step.
  *
- * A turn that is held begins nothing. Whether it is, its workflow knows: so something begins only for a message that a
- * workflow of this worker has asked for, and nothing after a command, which may hold the turn, until the workflow asks
- * for the next one.
+ * A paused turn begins nothing. This state exists only in its workflow, so work begins only for a message that a
+ * workflow of this worker has requested, and not after a command, which may pause the turn, until the workflow requests
+ * the next message.
  *
- * Nothing is shown or used before the history has accepted the results that it is based on: they are identified by
- * their stamps, which the workflow passes to the activity. Work that no activity claims costs tokens at most: only tools
- * run that change nothing and need no approval.
+ * Nothing is shown or used before the history has accepted the results on which it is based: they are identified by
+ * their stamps, which the workflow passes to the activity. Unclaimed work costs tokens at most: only tools run that
+ * change nothing and need no approval.
  */
 export class StepsAhead {
   readonly #sources: StepSources;
@@ -103,11 +103,11 @@ export class StepsAhead {
     max: MAX_MESSAGES,
     dispose: ({ stopListening }) => stopListening(),
   });
-  /** The tools whose last call that began ahead took less than `EARLY_MS`. */
+  /** The tools whose last speculative call took less than `EARLY_MS`. */
   readonly #quick = new LRUCache<string, true>({ max: MAX_TOOLS });
   /**
-   * The messages for which turns of this worker have called the model, without a command since then. Their values release
-   * the timer and the listener that forget them.
+   * The messages for which turns of this worker have called the model, without a command since then. The values release
+   * the timer and the listener that remove the entries.
    */
   readonly #called = new LRUCache<string, () => void>({ max: MAX_CALLED, dispose: (release) => release() });
 
@@ -121,7 +121,7 @@ export class StepsAhead {
     this.#calls = new UnclaimedWork({ ...ofWork('model_call'), keptMs: UNCLAIMED_MS, onCommand: 'withdraw' });
   }
 
-  /** The workflow of a turn, on this worker, calls the model for a message: the turn is not held. */
+  /** Called when the workflow of a turn, on this worker, calls the model for a message: the turn is not paused. */
   modelCalled(turnId: string, messageId: string): void {
     const forget = (): void => void this.#called.delete(messageId);
     const expiry = setTimeout(forget, CALLED_MS).unref();
@@ -132,12 +132,12 @@ export class StepsAhead {
     });
   }
 
-  /** An attempt at a message has ended. If it was the first, its tools have begun; another attempt begins none. */
+  /** Called when an attempt at a message has ended. The tools of the first one have begun; further ones begin none. */
   modelReturned({ messageId }: Pick<CallModelInput, 'messageId'>): void {
     this.#called.delete(messageId);
   }
 
-  /** The first attempt at a message has all `records` that it returns under `stamp`, except early results. */
+  /** Called when the first attempt at a message has all `records` to return under `stamp`, except early results. */
   messageEnded(
     input: ModelCall,
     stamp: string,
@@ -146,7 +146,7 @@ export class StepsAhead {
   ): void {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message || !this.#called.has(message.id) || usesUp(input, records)) return;
-    // The turn may end because of it.
+    // A call without a result may end the turn.
     if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;
     const { turnId, isRun, threadId, sessionId, owner, specHash } = input;
@@ -154,7 +154,7 @@ export class StepsAhead {
     const lanes = toolLanes({ isSubAgent: input.subAgent !== undefined, inSequence: spec.callsInSequence });
     for (const [index, call] of toolCalls.slice(0, lanes).entries()) {
       if (!runsAtOnce(call) || held.has(index) || !tools.get(call.name)?.beginsAhead) continue;
-      // Names the attempt too: the history may accept another one, in which the same id is that of another call.
+      // Contains the attempt: the history may accept another one, in which the same id belongs to another call.
       const operationId = `${operationIdOf({ turnId, isRun }, { threadId, toolCallId: call.id })}/${stamp}`;
       this.#tools.begin(toolKey({ stamp, index }), input, (signal) => {
         const place = { sessionId, owner, specHash, operationId, mayRepeat: true };
@@ -165,8 +165,8 @@ export class StepsAhead {
         return outcome;
       });
     }
-    // The threads of sub-agents share their log, so what comes in between is not known. Nor is the next model call after a
-    // call that a person, a client or a sub-agent answers, or before the client has refreshed its toolkits.
+    // The next model call cannot be predicted in sub-agents, whose threads share a log, after a call that a person, a
+    // client or a sub-agent answers, or before the client has refreshed its toolkits.
     if (
       records.some(({ kind }) => kind === 'toolkit.refresh_required') ||
       input.isLast ||
@@ -182,7 +182,7 @@ export class StepsAhead {
     this.#messages.set(stamp, { next: { ...input, upTo, recent: [stamp] }, missing, stopListening });
   }
 
-  /** The first attempt at a tool call is about to return `record` under `stamp`: the next model call may begin. */
+  /** Called before the first attempt at a tool call returns `record` under `stamp`: the next model call may begin. */
   toolEnded({ stamp: ofMessage }: CallSource, stamp: string, record: NewRecord): void {
     const message = this.#messages.get(ofMessage);
     if (!message) return;
@@ -197,10 +197,10 @@ export class StepsAhead {
   }
 
   /**
-   * The results of a message's calls, if the server runs all of them and all results are short and known soon: the model
-   * call then returns them with the message. Otherwise the activities of the calls claim what was begun.
+   * The results of a message's calls, if the server runs all of them, and all results are short and available soon: the
+   * model call then returns them with the message. Otherwise the activities of the calls claim the begun work.
    *
-   * Waits only if the tools have returned as soon before, and no thread beside this one uses up the budget of the turn.
+   * Waits only if the tools were as fast before, and not in sub-agents, beside which others use up the turn's budget.
    */
   async earlyResults(
     { subAgent }: Pick<ModelCall, 'subAgent'>,
@@ -215,18 +215,18 @@ export class StepsAhead {
     if (!results || signal.aborted || !this.#called.has(message.id)) return undefined;
     const claimed = calls.map(({ key }) => this.#tools.claim(key, signal));
     for (const one of claimed) one?.release();
-    // What is gone was withdrawn: the turn is being cancelled, or this worker drains.
+    // A missing claim was withdrawn because the turn is being cancelled or the worker drains.
     return claimed.includes(undefined) ? undefined : results;
   }
 
-  /** A model call is about to return a message with its early results: the next model call may begin. */
+  /** Called before a model call returns a message with its early results: the next model call may begin. */
   resultsEnded(stamp: string): void {
     const message = this.#messages.get(stamp);
     this.#messages.delete(stamp);
     if (message) this.#beginCall(message.next);
   }
 
-  /** A tool call waits for the user, for an answer or a sign-in, so when the results of its message are known is open. */
+  /** Called when a tool call waits for an answer or a sign-in: its message may get its results much later. */
   toolWaits({ stamp: ofMessage }: CallSource): void {
     this.#messages.delete(ofMessage);
   }
@@ -238,21 +238,21 @@ export class StepsAhead {
   }
 
   /**
-   * The answer to a model call, if it was begun with the conversation that the history has now. Aborting `signal` ends
-   * the call.
+   * The response to a model call, if it was begun with the conversation that the history has now. Aborting `signal`
+   * ends the call.
    */
   async claimModelCall(input: CallModelInput, signal: AbortSignal): Promise<ClaimedModelCall | undefined> {
     const claimed = this.#calls.claim(threadKey(input), signal, ({ call }) => isSame(call, input));
     if (!claimed) return undefined;
     // A call that could not be prepared fails again in the activity, which reports it.
     const { value, release } = claimed;
-    const answer = await value.answer.catch(() => undefined);
-    if (answer) return { prepared: answer.prepared, chunks: releasing(chunksOf(answer.parts), release) };
+    const response = await value.response.catch(() => undefined);
+    if (response) return { prepared: response.prepared, chunks: releasing(chunksOf(response.parts), release) };
     release();
     return undefined;
   }
 
-  /** The calls of a message that are to run, if there are any and all of them have begun. */
+  /** The calls of a message without a result so far, if there are any and all of them have begun. */
   #begunCalls(stamp: string, toolCalls: ToolCall[]) {
     const calls = [...toolCalls.entries()].flatMap(([index, call]) => {
       const key = toolKey({ stamp, index });
@@ -276,7 +276,7 @@ export class StepsAhead {
   #ask(call: NextCall, signal: AbortSignal): BegunCall | undefined {
     const records = this.#sources.conversations.ahead(call, signal);
     if (!records) return undefined;
-    const answer = detached(async () => {
+    const response = detached(async () => {
       const prepared = await prepareModelCall(this.#sources, call, records, signal);
       signal.throwIfAborted();
       // Only the activity compacts conversations and requests sign-ins.
@@ -284,12 +284,12 @@ export class StepsAhead {
       if (prepared.toolset.unavailable.some(({ signIn }) => signIn)) throw new Error('the user has to sign in first');
       return { prepared, parts: readAhead(prepared.provider.stream(prepared.request, signal)) };
     });
-    answer.catch(() => undefined);
-    return { call, answer };
+    response.catch(() => undefined);
+    return { call, response };
   }
 }
 
-/** Whether a result reaches the turn's budget, which then holds the turn: no other thread runs beside the root agent. */
+/** Whether records use up the turn's budget, which then pauses the turn: no other thread runs beside the root agent. */
 function usesUp({ left }: Pick<CallModelInput, 'left'>, records: NewRecord[]): boolean {
   return left !== undefined && isUsedUp(left, records.reduce(addRecord, NO_TOTALS), Date.now());
 }
@@ -299,7 +299,7 @@ function runsAtOnce({ route }: ToolCall): boolean {
   return route.to === 'server' && !route.approval;
 }
 
-/** Whether a call that was begun is the one that a workflow asks for. The order of results does not matter to a model. */
+/** Whether a begun call is the one that a workflow requests. The order of results does not matter to a model. */
 function isSame(begun: NextCall, asked: CallModelInput): boolean {
   return (
     begun.upTo === asked.upTo &&
@@ -322,7 +322,7 @@ function threadKey({ turnId, threadId }: Pick<NextCall, 'turnId' | 'threadId'>):
   return `${turnId} ${threadId}`;
 }
 
-/** Runs work as a part of the turn, not of the activity that begins it and ends before. */
+/** Runs work as a part of the turn, not of the activity that begins it, which ends earlier. */
 function detached<T>(work: () => T): T {
   return inTurn(() => withoutRequest(work));
 }

@@ -7,9 +7,9 @@ import type { SpeculativeCalls } from './speculative-calls.ts';
 type OfferedCalls = Pick<SpeculativeCalls, 'isServed' | 'offer' | 'accept' | 'withdraw'>;
 
 /**
- * Gives the requests of an API process their speculative calls. Only one of the concurrent requests of a scope gets one:
- * before they have made their claims, it is unknown which of them are equal, and which has to end before the next may
- * call its model.
+ * Gives the requests of an API process their speculative calls. Only one of the concurrent requests of a scope gets
+ * one: until they have made their claims, it is unknown which of them are equal, and which must end before the next one
+ * may call its model.
  */
 export class TurnSpeculator implements Speculator {
   readonly #speculativeCalls: OfferedCalls;
@@ -82,7 +82,7 @@ export class TurnSpeculation implements Speculation {
   }
 }
 
-/** Whether a turn with this input starts with a model call. One that answers calls runs these first. */
+/** Whether a turn with this input starts with a model call. A turn that answers calls runs these calls first. */
 function startsWithModelCall(input: InputItem[]): boolean {
   return input.every(({ type }) => type === 'user.message');
 }

@@ -3,12 +3,12 @@ import type { LiveBus } from '../../live/bus.ts';
 import { linkSignal, onAbort } from '../../lib/abort.ts';
 import type { SpeculativeStepOutcome } from '../../telemetry/metrics.ts';
 
-/** The activity that claims the work starts within milliseconds on a worker that has its workflow. */
+/** The claim time-out: the claiming activity starts within milliseconds on a worker that has its workflow. */
 export const UNCLAIMED_MS = 10_000;
 
 /**
- * How long nothing is begun for a subject whose work was not claimed: the activities of its turns go to other workers, as
- * they do without eager dispatch, and the work would cost its tokens again and again.
+ * How long nothing is begun for a subject whose work was not claimed: the activities of its turns run on other workers,
+ * as without eager dispatch, and further work would waste tokens.
  */
 const STOP_MS = 60_000;
 
@@ -20,15 +20,15 @@ const MAX_UNCLAIMED = 500;
 interface UnclaimedWorkOptions {
   bus: Pick<LiveBus, 'onHint'>;
   draining: AbortSignal;
-  /** The milliseconds from its beginning after which the work ends if it is not claimed. */
+  /** Milliseconds after which unclaimed work ends. */
   keptMs: number;
-  /** What a command to its turn does to the work: it is kept, because the turn still asks for it, or withdrawn. */
+  /** The effect of a command to the turn: the work is kept, because the turn will still request it, or withdrawn. */
   onCommand: 'keep' | 'withdraw';
-  /** Called when work is claimed, or ended before. */
+  /** Called when work is claimed, or ends unclaimed. */
   onEnd: (outcome: SpeculativeStepOutcome) => void;
 }
 
-/** Whose work it is. */
+/** The turn and the subject of the work. */
 interface WorkOwner {
   turnId: string;
   owner: { subjectId: string };
@@ -46,13 +46,13 @@ interface Unclaimed<T> {
 }
 
 /**
- * Work of this worker's turns that began before their workflows have asked for it, by keys. It ends if it is not claimed
- * in time, if its turn is cancelled, and if this worker drains.
+ * Work of this worker's turns that began before their workflows have requested it, by keys. It ends if it is not
+ * claimed in time, if its turn is cancelled, and if this worker drains.
  */
 export class UnclaimedWork<T> {
   readonly #options: UnclaimedWorkOptions;
   readonly #unclaimed = new Map<string, Unclaimed<T>>();
-  /** When something is begun again for subjects, by `performance.now()`. */
+  /** The times from which work is begun again for subjects, by `performance.now()`. */
   readonly #stoppedUntil = new LRUCache<string, number>({ max: MAX_STOPPED });
 
   constructor(options: UnclaimedWorkOptions) {
@@ -77,7 +77,7 @@ export class UnclaimedWork<T> {
     const listening = [
       onAbort(draining, withdraw),
       bus.onHint(`cancel:${turnId}`, withdraw),
-      // A turn that is paused claims nothing.
+      // A paused turn claims nothing, so its work does not count as late.
       bus.onHint(`command:${turnId}`, onCommand === 'keep' ? () => clearTimeout(lateness) : withdraw),
     ];
     const release = (): void => {
@@ -89,12 +89,12 @@ export class UnclaimedWork<T> {
     this.#unclaimed.set(key, begun);
   }
 
-  /** The work of a key, if it was begun: it stays unclaimed. */
+  /** The work of a key, if it was begun. It stays unclaimed. */
   peek(key: string): T | undefined {
     return this.#unclaimed.get(key)?.value;
   }
 
-  /** The work, if it was begun and is what is asked for. From now on `signal` ends it, until `release` is called. */
+  /** Claims work, if it was begun and is the requested one. `signal` then ends it, until `release` is called. */
   claim(key: string, signal: AbortSignal, isAskedFor: (value: T) => boolean = () => true): Claimed<T> | undefined {
     const begun = this.#unclaimed.get(key);
     if (!begun) return undefined;

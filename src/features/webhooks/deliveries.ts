@@ -4,12 +4,12 @@ import type { DeliveryRow } from './tables.ts';
 import type { Tables } from '../../catalog/schema.ts';
 import { changeRows, Store } from '../../catalog/store.ts';
 
-/** A lane that a worker holds: until the lease ends, no other worker sends its deliveries. */
+/** A lane that a worker has leased: until the lease ends, no other worker sends its deliveries. */
 export interface Lane {
   webhookId: string;
   sessionId: string;
   lease: string;
-  /** Its deliveries up to this one were there when the lane was taken. */
+  /** The newest delivery at the time when the lane was taken. */
   lastSequence: number;
 }
 
@@ -20,8 +20,8 @@ interface Attempt {
 }
 
 /**
- * The deliveries to webhooks. Those of one session to one webhook form a lane: they are sent in order, and a later one
- * waits for an earlier one.
+ * The deliveries to webhooks. The deliveries of one session to one webhook form a lane: they are sent in order, each
+ * after the end of the one before.
  */
 export class Deliveries extends Store {
   /** Adds a test delivery to a webhook, and returns its id. */
@@ -55,7 +55,7 @@ export class Deliveries extends Store {
         .updateTable('delivery_lanes')
         .where('webhook_id', '=', webhookId)
         .where('session_id', '=', sessionId);
-      // Another worker that was faster has changed it.
+      // `due_at` differs if another worker has just taken the lane.
       const isTaken = await changeRows(lane.set({ lease, due_at: until }).where('due_at', '=', dueAt));
       if (isTaken) lanes.push({ webhookId, sessionId, lease, lastSequence });
     }
@@ -76,8 +76,8 @@ export class Deliveries extends Store {
   }
 
   /**
-   * Records an attempt: the delivery is over (`delivered` or `failed`), or stays pending and the lane is free again at
-   * `dueAt`. False, and without effect, if the lease has ended and another worker has the lane.
+   * Records an attempt: the delivery ends (`delivered` or `failed`), or stays pending, and the lane is free again at
+   * `dueAt`. False, and without effect, if the lease has ended and another worker has taken the lane.
    */
   async record(
     lane: Lane,
@@ -106,7 +106,7 @@ export class Deliveries extends Store {
     });
   }
 
-  /** Removes a delivery of which there is nothing to tell, and keeps the lane until `until`. False as for `record`. */
+  /** Removes a delivery that turned out to be empty, and keeps the lane until `until`. False as for `record`. */
   async drop(lane: Lane, delivery: DeliveryRow, until: string): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
       const isHeld = await changeRows(heldLane(db, lane).set({ due_at: until }));
@@ -156,7 +156,7 @@ export class Deliveries extends Store {
     return query.orderBy('sequence', 'desc').limit(limit).execute();
   }
 
-  /** Deletes the deliveries that were created before `time` and are over. */
+  /** Deletes the ended deliveries that were created before `time`. */
   async forget(time: string): Promise<void> {
     await this.db
       .deleteFrom('deliveries')
@@ -166,7 +166,7 @@ export class Deliveries extends Store {
   }
 }
 
-/** A lane, as long as the worker's lease has not ended. */
+/** Selects a lane while the worker still has the lease. */
 function heldLane(db: Kysely<Tables>, { webhookId, sessionId, lease }: Lane) {
   return db
     .updateTable('delivery_lanes')

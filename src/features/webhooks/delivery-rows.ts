@@ -4,7 +4,7 @@ import { ROW_BATCH_SIZE } from '../../catalog/blob-references.ts';
 import type { Tables } from '../../catalog/schema.ts';
 import { DIGITS, ulid } from '../../core/ids.ts';
 
-/** Takes the next `count` numbers and returns the first. */
+/** Reserves the next `count` numbers and returns the first. */
 export async function reserve(db: Transaction<Tables>, count: number): Promise<number> {
   const { value } = await db
     .insertInto('counters')
@@ -26,8 +26,8 @@ export function newDelivery(webhookId: string, sequence: number) {
 type NewDelivery = Insertable<Tables['deliveries']>;
 
 /**
- * Adds deliveries to the ends of their lanes. First the deliveries, which lock their webhooks by their foreign keys: a
- * deletion of a webhook takes the same locks in the same order.
+ * Adds deliveries to the ends of their lanes. The deliveries are inserted first, which locks their webhooks by the
+ * foreign keys: the deletion of a webhook takes the same locks in the same order.
  */
 export async function addDeliveries(db: Transaction<Tables>, deliveries: NewDelivery[]): Promise<void> {
   for (let from = 0; from < deliveries.length; from += ROW_BATCH_SIZE) {

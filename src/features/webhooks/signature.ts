@@ -5,10 +5,10 @@ const PREFIX = 'whsec_';
 /** Standard Webhooks recommends 24 to 64 bytes. */
 const SECRET_BYTES = 32;
 
-/** How long a secret still signs after its rotation: receivers change to the new one within this time. */
+/** How long a secret still signs after its rotation, for receivers to switch to the new one. */
 const ROTATION_MS = 24 * 3_600_000;
 
-/** When a secret is replaced that is replaced now, and until when it still signs. */
+/** The times of a rotation now: its own, and the time until which the old secret still signs. */
 export function rotatedNow(): { now: string; oldUntil: string } {
   const now = Date.now();
   return { now: new Date(now).toISOString(), oldUntil: new Date(now + ROTATION_MS).toISOString() };
@@ -20,8 +20,8 @@ export function newSecret(): string {
 }
 
 /**
- * The headers of a message as in Standard Webhooks: a signature for each secret, separated by spaces. `timestamp` is the
- * time of the attempt in milliseconds since 1970; receivers reject old ones, so that a message cannot be replayed.
+ * The headers of a message as in Standard Webhooks: a signature for each secret, separated by spaces. `timestamp` is
+ * the time of the attempt in milliseconds since 1970; receivers reject old ones, so that a message cannot be replayed.
  */
 export function signedHeaders(
   { id, timestamp, body }: { id: string; timestamp: number; body: string },

@@ -17,7 +17,7 @@ declare module '../../catalog/schema.ts' {
       old_secret: Generated<string | null>;
       old_secret_until: Generated<string | null>;
       created_at: string;
-      /** These have meaning for webhooks of the Agents API v2 only. */
+      /** The following columns are used for webhooks of the Agents API v2 only. */
       description: Generated<string | null>;
       disabled: Generated<number>;
       updated_at: string;
@@ -25,11 +25,11 @@ declare module '../../catalog/schema.ts' {
       last_attempt_at: Generated<string | null>;
       last_error: Generated<string | null>;
       last_success_at: Generated<string | null>;
-      /** The failed attempts since the last success, and when the first of them was. */
+      /** The number of failed attempts since the last success, and the time of the first of them. */
       failures: Generated<number>;
       failing_since: Generated<string | null>;
     };
-    /** An event to deliver to a webhook, or one that was delivered or given up a few days ago. */
+    /** The events to deliver to webhooks; delivered and abandoned ones remain for a few days. */
     deliveries: {
       /** Also the id of the message that the receiver gets. */
       id: string;
@@ -49,13 +49,13 @@ declare module '../../catalog/schema.ts' {
       status: Generated<'pending' | 'delivered' | 'failed'>;
       attempts: Generated<number>;
       last_attempt_at: Generated<string | null>;
-      /** The HTTP status of the last attempt; null if there was no answer. */
+      /** The HTTP status of the last attempt; null if there was no response. */
       response_status: Generated<number | null>;
       error: Generated<string | null>;
     };
     /**
-     * The pending deliveries of one session to one webhook, which are sent one after the other by the worker that holds
-     * the lane's lease.
+     * The pending deliveries of one session to one webhook, which the worker with the lane's lease sends one after the
+     * other.
      */
     delivery_lanes: {
       webhook_id: string;
@@ -69,7 +69,7 @@ declare module '../../catalog/schema.ts' {
   }
 }
 
-/** The API with which a webhook was registered, which decides what it is sent. */
+/** The API with which a webhook was registered, which determines its events and their format. */
 export type WebhookFace = 'sessions' | 'agents-v2';
 
 export type WebhookRow = Selectable<Tables['webhooks']>;

@@ -11,15 +11,15 @@ import type { WebhookFormat } from './webhook-format.ts';
 import { WebhookSender, type SendResult } from './webhook-sender.ts';
 
 /**
- * The lanes of one webhook that this process serves at once. A receiver that hangs holds no more than these, so the
- * others are not delayed.
+ * The lanes of one webhook that this process serves at once. A receiver that hangs blocks only these, so other webhooks
+ * are not delayed.
  */
 const MAX_LANES = 8;
 
-/** Longer than an attempt with its reads and writes takes: a lane whose worker died is taken over after this time. */
+/** A lane whose worker died is taken over after this time; longer than an attempt with its reads and writes takes. */
 const LEASE_MS = 30_000;
 
-/** Deliveries after which a lane is put back, so that one busy session does not keep the others waiting. */
+/** The number of deliveries after which a lane is released, so that one busy session does not delay the others. */
 const MAX_DELIVERIES = 50;
 
 /** How long a delivery is retried, from its creation. */
@@ -28,7 +28,7 @@ const RETRIED_FOR_MS = 24 * 3_600_000;
 const FIRST_RETRY_MS = 2_000;
 const MAX_RETRY_MS = 3_600_000;
 
-/** While lanes wait: lanes that other processes have changed are found after this time. */
+/** While lanes wait, lanes that other processes have changed are detected after this time. */
 const POLL_MS = 5_000;
 const MIN_POLL_MS = 500;
 
@@ -44,8 +44,8 @@ interface DelivererOptions {
 
 /**
  * Sends the deliveries to webhooks. All workers share them: each lane is served by the worker that has leased it, one
- * delivery after the other. A worker that dies after a delivery and before its record leaves one that is sent again with
- * the same id. Without pending deliveries it sleeps until it is woken.
+ * delivery after the other. If a worker dies after a delivery and before it has recorded the attempt, the delivery is
+ * repeated with the same id. Without pending deliveries, the deliverer sleeps until it is woken.
  */
 export class WebhookDeliverer {
   readonly #options: DelivererOptions;
@@ -66,13 +66,13 @@ export class WebhookDeliverer {
     this.#running = this.#run();
   }
 
-  /** Looks for deliveries now. */
+  /** Checks for deliveries now. */
   wake(): void {
     this.#isWoken = true;
     this.#wake();
   }
 
-  /** Ends the attempts in progress, which are repeated by another worker. */
+  /** Aborts the attempts in progress, which another worker repeats. */
   async stop(): Promise<void> {
     this.#unsubscribe();
     this.#stop.abort();
@@ -91,7 +91,7 @@ export class WebhookDeliverer {
         due = await deliveries.nextDue();
         if (due !== undefined) await this.#claim();
       } catch (error) {
-        this.#options.log.warn({ err: error }, 'the deliveries to webhooks cannot be read; it is retried');
+        this.#options.log.warn({ err: error }, 'the deliveries to webhooks cannot be read; retrying');
         due = new Date().toISOString();
       }
       const wait = due === undefined ? undefined : Date.parse(due) - Date.now();
@@ -99,7 +99,7 @@ export class WebhookDeliverer {
     }
   }
 
-  /** Waits for so long, without a time until it is woken. */
+  /** Waits for this time, or until it is woken; undefined: only until it is woken. */
   async #sleep(ms: number | undefined): Promise<void> {
     if (this.#isWoken) return;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -130,7 +130,7 @@ export class WebhookDeliverer {
     }
   }
 
-  /** Sends the deliveries of a lane, until one fails. Never rejects: after a failure the lane is due when its lease ends. */
+  /** Sends the deliveries of a lane until one fails. Never rejects: after errors, a lane is due when its lease ends. */
   async #serve(lane: Lane): Promise<void> {
     const { deliveries } = this.#options.catalog;
     let last = lane.lastSequence;
@@ -145,11 +145,11 @@ export class WebhookDeliverer {
       await deliveries.release(lane, { last: isEmpty ? last : 0, dueAt: isoTime(Date.now()) });
     } catch (error) {
       const { webhookId, sessionId } = lane;
-      this.#options.log.warn({ webhookId, sessionId, err: error }, 'a delivery to a webhook failed; it is retried');
+      this.#options.log.warn({ webhookId, sessionId, err: error }, 'a delivery to a webhook failed; retrying');
     }
   }
 
-  /** Makes one attempt. False if the lane was given back: the attempt failed, or the lease has ended. */
+  /** Makes one attempt. False if the lane was released: the attempt failed, or the lease has ended. */
   async #deliver(lane: Lane, delivery: DeliveryRow): Promise<boolean> {
     const { catalog, metrics, log, formats } = this.#options;
     const webhook = await catalog.webhooks.get(lane.webhookId);

@@ -1,24 +1,24 @@
 import type { DeliveryRow } from './tables.ts';
 import type { Webhook } from './webhook-rows.ts';
 
-/** A message as it is sent in one attempt. */
+/** A message in the form in which one attempt sends it. */
 export interface Outgoing {
-  /** Of the delivery, the same in every attempt. */
+  /** The id of the delivery, the same in every attempt. */
   id: string;
   /** The time of the attempt: milliseconds since 1970. */
   timestamp: number;
   body: string;
-  /** How many attempts have failed before. */
+  /** The number of earlier, failed attempts. */
   attempts: number;
 }
 
-/** What the webhooks of one API are sent. */
+/** The format of messages to the webhooks of one API. */
 export interface WebhookFormat {
   /**
-   * Makes the body of a delivery; undefined if what it is about no longer exists, `nothing` if there is nothing to tell.
+   * Makes the body of a delivery; undefined if its subject no longer exists, `nothing` if there is nothing to send.
    */
   messageOf: (delivery: DeliveryRow) => Promise<object | 'nothing' | undefined>;
-  /** The headers that sign a message. `secrets` are those that are valid, the newest first. */
+  /** The headers that sign a message. `secrets`: the valid ones, newest first. */
   headersOf: (message: Outgoing, secrets: [string, ...string[]]) => Record<string, string>;
   /** Called after each attempt. */
   attempted?: (webhook: Webhook, attempt: { at: string; error: string | null }) => Promise<void>;

@@ -14,7 +14,7 @@ export type NewWebhook<F extends WebhookFace = WebhookFace> = Pick<
 > &
   Partial<Pick<Webhook, 'description' | 'disabled'>>;
 
-/** What may change of a webhook. */
+/** The fields of a webhook that may change. */
 interface WebhookChange {
   url?: string | undefined;
   events?: string[] | undefined;
@@ -24,9 +24,9 @@ interface WebhookChange {
 
 type Part = 'url' | 'secret' | 'description';
 
-/** The registered webhooks. URLs are encrypted too, since many contain a token. */
+/** The registered webhooks. URLs are encrypted, too, since many contain a token. */
 export class Webhooks extends Store {
-  /** Stores a webhook, unless its API has `max` already: then false. */
+  /** Stores a webhook. False if its API already has `max` webhooks. */
   async insert(webhook: NewWebhook, max: number): Promise<boolean> {
     const { id, face, url, secret, events, description = null, created_at } = webhook;
     return this.db.transaction().execute(async (db) => {
@@ -90,7 +90,7 @@ export class Webhooks extends Store {
     return changeRows(rotated.where('id', '=', id));
   }
 
-  /** Changes what is given. One that is enabled again begins without failures. */
+  /** Changes the fields that are present. Enabling a webhook again resets its failures. */
   async update(id: string, { url, events, description, disabled }: WebhookChange, now: string): Promise<void> {
     await this.db
       .updateTable('webhooks')

@@ -4,17 +4,17 @@ import { isPrivateAddress } from '../../lib/private-address.ts';
 import { failureReason } from '../../mcp/failure-reason.ts';
 import type { Outgoing, WebhookFormat } from './webhook-format.ts';
 
-/** How long a receiver may take to answer, connecting included. */
+/** How long a receiver may take to respond, including the connection. */
 const TIMEOUT_MS = 10_000;
 
 /** The outcome of an attempt; `error` is null if the receiver has accepted the message. */
 export interface SendResult {
-  /** Null if there was no answer. */
+  /** Null if there was no response. */
   responseStatus: number | null;
   error: string | null;
 }
 
-/** Sends messages to webhooks. Addresses are checked when a connection is made; redirects are not followed. */
+/** Sends messages to webhooks. Addresses are checked when a connection is opened; redirects are not followed. */
 export class WebhookSender {
   readonly #agent: ReturnType<typeof createAgent>;
   readonly #fetch: Fetch;
@@ -46,7 +46,7 @@ export class WebhookSender {
         redirect: 'manual',
         signal: stop ? AbortSignal.any([stop, timeout]) : timeout,
       });
-      // Nothing of the answer is read, however long it is.
+      // The response body is not read.
       await response.body?.cancel();
       const { status } = response;
       return { responseStatus: status, error: response.ok ? null : `answered with HTTP ${status}` };

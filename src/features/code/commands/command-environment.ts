@@ -5,14 +5,14 @@ import type { AllowedNetwork } from '../kernel/sandbox-network.ts';
 import type { SandboxFolders } from '../kernel/sandbox-folders.ts';
 
 /**
- * By these the loader, libc and bash run code that is not in the command. And the plots of cells are shown by their kernel,
- * which a program is not.
+ * Variables by which the loader, libc and bash run code that is not in the command; and the backend of plots, which
+ * works only in kernels.
  */
 export const NOT_PASSED = /^(?:LD_|BASH|GLIBC_TUNABLES$|GCONV_PATH$|ENV$|SHELLOPTS$|PS4$|MPLBACKEND$)/;
 
 /**
- * The environment of a command: that of the code which has asked for it, as far as what was approved is still what runs.
- * So its `PATH` adds folders, and replaces no program of the system.
+ * The environment of a command: the environment of the code that runs it, without changes by which something else than
+ * the approved command would run. So its `PATH` can add folders, but not replace programs of the system.
  *
  * @param python the interpreter of the sandbox, which commands find as `python`
  * @param inside the folders of the sandbox, behind the wall

@@ -3,8 +3,8 @@ import { RunningCommand, type CommandEnd, type CommandOptions, type CommandSandb
 export type { CommandEnd, CommandOptions, CommandSandbox } from './running-command.ts';
 
 /**
- * Runs the commands of one sandbox. Each is bash with what it starts, in a process group of its own, behind the wall that
- * kernels have; other than code in a kernel, it may start programs. What a command leaves behind ends with it.
+ * Runs the commands of one sandbox. Each is a bash with its children, in its own process group, behind the same wall as
+ * kernels; unlike code in a kernel, it may start programs. Processes that a command leaves behind end with it.
  */
 export class CommandRunner {
   readonly #sandbox: CommandSandbox;
@@ -16,9 +16,9 @@ export class CommandRunner {
   }
 
   /**
-   * Runs a command to its end. A command that fails, or that is ended, has an end like any other.
+   * Runs a command to its end, which is also returned for a command that fails or is ended.
    *
-   * @throws Error if no wall could be put up for it: it has not run then
+   * @throws Error if its wall could not be put up: the command has not run then
    */
   async run(options: CommandOptions): Promise<CommandEnd> {
     if (this.#isStopped) throw new Error('the sandbox has ended: no command runs in it any more');

@@ -4,7 +4,7 @@ import { hasHiddenCharacters, isPlain, normalizeCommand, trimBlanks } from './pl
 
 export { normalizeCommand, plainWords } from './plain-command.ts';
 
-/** Beyond these a text is one opaque piece: nested syntax takes the parser time that grows with the product of both. */
+/** Beyond these limits a text is one opaque piece: the parser's time for nesting grows with the product of both. */
 const MAX_CHARACTERS = 16_384;
 const MAX_NESTED = 64;
 const NESTING = /[(`{[]|<</g;
@@ -12,17 +12,17 @@ const NESTING = /[(`{[]|<</g;
 const MAX_COMMANDS = 2_000;
 const MAX_COMMAND_CHARACTERS = 262_144;
 
-/** What separates two pieces. A comment is one only where a word could begin. */
+/** The separators between two pieces. A comment starts only where a word could begin. */
 const SEPARATOR = /(?:[ \t\n;&|]|\\\n|(?<![^ \t\n;&|])#[^\n]*)*/y;
-/** Where a command may begin in a text that is not understood. */
+/** Where a command may begin in a text that cannot be parsed. */
 const CRUDE_SEPARATOR = /[\n;&|(){}`<>]+|\b(?:then|do|else|elif|if|while|until|time)\b|!/;
 
 /** Builtins whose arguments are a command, or a text of commands. */
 const WRAPPERS = new Set(['command', 'builtin', 'exec', 'eval', 'trap']);
 
 /**
- * Parses a command line as bash does. It errs on one side: a piece that is not opaque runs exactly the command it shows, while
- * any syntax that is not known to do so makes its piece, or the whole text, opaque.
+ * Parses a command line as bash does. It errs on the safe side: a piece that is not opaque runs exactly the command
+ * that it shows; any other syntax makes its piece, or the whole text, opaque.
  */
 export function parseCommand(text: string): { pieces: CommandPiece[] } {
   const script = parsed(text);
@@ -32,7 +32,7 @@ export function parseCommand(text: string): { pieces: CommandPiece[] } {
   const isUnderstood = found.every(({ isWhole }) => isWhole);
   if (!isUnderstood) return { pieces: [opaque(text, crudeCommands(text))] };
   const commands = found.map((one) => one.commands);
-  // The body of a here-document is not where its command is.
+  // The body of a here-document is separate from its command.
   const isInOrder = !found.some(({ hasHereDocument }) => hasHereDocument) && areSeparated(leaves, text);
   if (!isInOrder) return { pieces: [opaque(text, commands.flat())] };
   return { pieces: leaves.map((leaf, i) => pieceOf(trimBlanks(text.slice(leaf.pos, leaf.end)), commands[i] ?? [])) };
@@ -45,12 +45,12 @@ function parsed(text: string): ParsedScript | undefined {
     const script = parse(text);
     return script.errors?.length ? undefined : script;
   } catch {
-    // It recurses without a bound in places.
+    // The parser has some unbounded recursion.
     return undefined;
   }
 }
 
-/** The commands that a shell connects by operators. */
+/** The commands of a node that are connected by operators. */
 function leavesOf(node: SyntaxNode): SyntaxNode[] {
   if (node.type === 'Statement') return leavesOf(node.command);
   const isConnected = node.type === 'AndOr' || (node.type === 'Pipeline' && node.prefixes.length === 0);
@@ -85,11 +85,11 @@ function areSeparated(leaves: SyntaxNode[], text: string): boolean {
 interface Inside {
   commands: string[];
   hasHereDocument: boolean;
-  /** False if the parser has not understood a part of it. */
+  /** False if a part could not be parsed. */
   isWhole: boolean;
 }
 
-/** What is in a node and in the substitutions below it, which have sources of their own where backticks are escaped. */
+/** The contents of a node and its substitutions, which have their own source texts where backticks are escaped. */
 function inside(root: SyntaxNode, text: string): Inside {
   const found: Inside = { commands: [], hasHereDocument: false, isWhole: true };
   const open = [{ node: root, source: text }];
@@ -110,7 +110,7 @@ function isBroken(node: SyntaxNode): boolean {
   return isSubstitution && node.script === undefined;
 }
 
-/** A command as it is written, without what is around its name and words, and without quotes. */
+/** A command as written, with only its name and words, and also without quotes. */
 function variantsOf({ prefix, name, suffix }: Command, source: string): string[] {
   const textOf = (nodes: readonly { pos: number; end: number }[]) =>
     nodes.map(({ pos, end }) => source.slice(pos, end)).join(' ');
@@ -121,7 +121,7 @@ function variantsOf({ prefix, name, suffix }: Command, source: string): string[]
   return [...written, ...(isWrapper ? crudeCommands(values.slice(1).join(' ')) : [])].filter((one) => one !== '');
 }
 
-/** More than the commands of a text that is not understood: all that could be one. */
+/** All parts of an unparsable text that could be a command: possibly more than its commands. */
 function crudeCommands(text: string): string[] {
   return [text, ...text.split(CRUDE_SEPARATOR)].map(trimBlanks).filter((one) => one !== '');
 }

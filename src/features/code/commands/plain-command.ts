@@ -1,14 +1,14 @@
 /**
- * The one form of command that a wildcard rule may allow: a name and words, with quotes and variables, and nothing that runs
- * another command. It is written as what is accepted, apart from the parser: a mistake of the parser alone allows nothing.
+ * The only form of command that a wildcard rule may allow: a name and words, with quotes and variables, and nothing
+ * that runs another command. It is an allowlist independent of the parser, so that a parser bug alone allows nothing.
  */
 
-/** What a reader does not see, or sees elsewhere: control characters, marks of direction, blanks that are none for a shell. */
+/** Characters that are invisible or displace text: controls, marks of direction, blanks that are none for a shell. */
 const HIDDEN = /[^\P{C}\t\n]|[^\P{Z} ]/u;
 
 const VARIABLE = String.raw`\$(?:[A-Za-z_]\w*|[\d?$!#@*_-]|\{[A-Za-z_]\w*\})`;
 
-/** Each alternative begins with other characters, so that no text is read twice. */
+/** Each alternative begins with different characters, so that no text is read twice. */
 const TOKENS = new RegExp(
   [
     String.raw`(?<blank>(?:[ \t]|\\\n)+)`,
@@ -34,7 +34,7 @@ interface Token {
 
 interface PlainWord {
   source: string;
-  /** What the program gets, with a NUL for each variable. */
+  /** The word as the program gets it, with a NUL for each variable. */
   value: string;
   hasQuotes: boolean;
   hasVariable: boolean;
@@ -42,7 +42,7 @@ interface PlainWord {
 }
 
 const RESERVED = 'if then else elif fi for in do done while until case esac select function time coproc ! [[ ]]';
-/** Builtins that run their arguments, change what later names mean, or evaluate the subscript in a name such as `a[$(id)]`. */
+/** Builtins that run their arguments, redefine later names, or evaluate the subscript in a name such as `a[$(id)]`. */
 const EVALUATING = `
   eval source . exec command builtin trap alias unalias enable hash fc bind complete compgen compopt let declare typeset local
   readonly export read mapfile readarray unset getopts wait test [ jobs
@@ -52,7 +52,7 @@ const NOT_PLAIN = new Set(`${RESERVED} ${EVALUATING}`.split(/\s+/));
 const PLAIN_NAME = /^[\p{L}\p{N}_./+@%:,-]+$/u;
 const PATTERN = /[*?[\]~]/;
 
-/** Whether a command is nothing but a program's name, its words, and redirections that reach no file. */
+/** Whether a command consists only of a program's name, words, and redirections to no file. */
 export function isPlain(command: string): boolean {
   const words = wordsOf(command);
   const [name, ...rest] = words ?? [];
@@ -68,7 +68,7 @@ export function plainWords(command: string): string[] | undefined {
   return words.map(({ value }) => value);
 }
 
-/** A command with one blank for several outside quotes. Where these cannot be told apart simply, only its ends are trimmed. */
+/** A command with single blanks outside of quotes; only trimmed if its quotes cannot be recognized simply. */
 export function normalizeCommand(text: string): string {
   const trimmed = trimBlanks(text);
   const tokens = tokensOf(trimmed);
@@ -76,7 +76,7 @@ export function normalizeCommand(text: string): string {
   return tokens.map(({ kind, text: token }) => (kind === 'blank' && /[ \t]/.test(token) ? ' ' : token)).join('');
 }
 
-/** Not `trim`, which also removes what is no blank for a shell. */
+/** Trims the blanks of a shell; `trim` would also remove other characters. */
 export function trimBlanks(text: string): string {
   return text.replace(/^[ \t\n]+/, '').replace(/(?<![ \t\n])[ \t\n]+$/, '');
 }
@@ -86,7 +86,7 @@ export function hasHiddenCharacters(text: string): boolean {
   return HIDDEN.test(text);
 }
 
-/** Undefined for what has other syntax: substitutions, here-documents, groups, comments, quotes that do not end. */
+/** The tokens of a command; undefined for substitutions, here-documents, groups, comments and unclosed quotes. */
 function tokensOf(text: string): Token[] | undefined {
   const tokens: Token[] = [];
   TOKENS.lastIndex = 0;
@@ -110,11 +110,11 @@ function wordsOf(command: string): PlainWord[] | undefined {
   for (const token of tokens ?? []) {
     if (token.kind === 'operator') return undefined;
     if (token.kind === 'blank') {
-      // A line that only continues would join two words.
+      // A line continuation without a blank would join two words.
       if (!/[ \t]/.test(token.text)) return undefined;
       word = undefined;
     } else if (token.kind === 'duplicate' || token.kind === 'discard') {
-      // `2>&1`: the number before belongs to it.
+      // In `2>&1`, the number before belongs to the redirection.
       if (word && /^\d+$/.test(word.source)) words.pop();
       word = undefined;
     } else {
@@ -146,12 +146,12 @@ function valueOf(kind: TokenKind, text: string): string {
     );
 }
 
-/** Not what may become the option of `printf -v`, which evaluates a subscript, too. */
+/** Whether a word is a format of printf that cannot become the option `-v`, which evaluates a subscript, too. */
 function isFormat(word: PlainWord | undefined): boolean {
   return word !== undefined && !word.hasPattern && !/^(?:-|\0|$)/.test(word.value);
 }
 
-/** An option whose name is in quotes or a variable: `-"o"` is `-o`, and a rule about `-o` would not see it. */
+/** Whether the name of an option contains quotes or a variable: a rule about `-o` would not match `-"o"`. */
 function hidesOption({ source, value, hasQuotes, hasVariable }: PlainWord): boolean {
   return value.startsWith('-') && (hasQuotes || hasVariable) && !/^-[^'"\\$]*=/.test(source);
 }

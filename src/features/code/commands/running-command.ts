@@ -11,20 +11,20 @@ import { resolveFolders, type SandboxFolders } from '../kernel/sandbox-folders.t
 import type { AllowedNetwork } from '../kernel/sandbox-network.ts';
 import { commandEnvironment } from './command-environment.ts';
 
-/** What commands run in. */
+/** The sandbox in which commands run. */
 export type CommandSandbox = Pick<KernelOptions, 'wall' | 'folders' | 'uid'> & {
-  /** Of each command, with all processes that it starts. */
+  /** The limits of each command with all its processes. */
   limits: Pick<KernelLimits, 'memoryBytes' | 'cpus' | 'processes'>;
 };
 
 export interface CommandOptions {
-  /** For bash: a line or a whole script, of at most 131,071 bytes. */
+  /** A line or a whole script for bash, of at most 131,071 bytes. */
   text: string;
   /** A path behind the wall. */
   cwd: string;
-  /** That of the code that has asked for it. */
+  /** The environment of the code that runs it. */
   env: Record<string, string>;
-  /** What it may reach of the network; unset: nothing. */
+  /** The network that it may access; unset: none. */
   network?: AllowedNetwork | undefined;
   /** Milliseconds, without the start of its processes. */
   timeoutMs: number;
@@ -32,14 +32,14 @@ export interface CommandOptions {
   outputBytes: number;
   /** No beginnings of these values are left where output is cut. */
   hidden?: { readonly values: readonly string[] };
-  /** Ends it. */
+  /** Ends the command. */
   signal: AbortSignal;
 }
 
 export interface CommandEnd {
-  /** What all its processes have written, in the order of arrival, without escape sequences. */
+  /** The output of all its processes, in the order of arrival, without escape sequences. */
   output: string;
-  /** As a shell reports it: 124 at the time limit, 130 if it was interrupted, 137 at another limit. */
+  /** As in a shell: 124 at the time limit, 130 if it was interrupted, 137 at another limit. */
   exitCode: number;
   discardedBytes: number;
   timedOut: boolean;
@@ -100,7 +100,7 @@ export class RunningCommand {
     const folders = await resolveFolders(given);
     const process = await KernelProcess.spawn({ wall, folders, network: this.#options.network }, 'start_command.py');
     this.#process = process;
-    // It was ended while it was started.
+    // The command was ended during its start.
     if (this.#cause) process.kill();
     const stopWatching = watchGroup(process.group, (usage) => {
       const { memory, processes } = exceeded(usage, limits);
@@ -124,14 +124,14 @@ export class RunningCommand {
   #collect(process: KernelProcess): void {
     const decoder = new StringDecoder('utf8');
     process.output.on('data', (chunk: Buffer) => {
-      // A flood costs no more than its reading.
+      // Excess output is only counted.
       if (this.#output.isFull) this.#output.discard(chunk.length);
       else this.#output.add('stdout', decoder.write(chunk));
     });
     process.output.on('end', () => this.#output.add('stdout', decoder.end()));
   }
 
-  /** Sends what runs, once the wall has refused what it must. */
+  /** Sends the command once tests have confirmed the wall. */
   async #start(process: KernelProcess, folders: SandboxFolders): Promise<void> {
     await withBait((bait) => this.#confine(process, folders, bait));
     process.offerToOomKiller();
@@ -153,7 +153,7 @@ export class RunningCommand {
   }
 
   #end(process: KernelProcess): CommandEnd {
-    // A flood is discarded before it comes to the output.
+    // Excess output was discarded before `add`, which would otherwise cut the output.
     if (this.#cause || this.#output.isFull) this.#output.cut();
     const { parts, discardedBytes } = this.#output.end();
     const output = parts.map(({ text }) => text).join('') + (this.#cause?.notice ?? '');

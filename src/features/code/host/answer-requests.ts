@@ -13,13 +13,13 @@ import { NOT_RUN, type CommandRequest, type Requested } from './code-message.ts'
 import type { RunningCall } from './code-step.ts';
 import { commandResult } from './code-thread-records.ts';
 
-/** What code gets for all that it has asked for at once, in bytes of UTF-8. */
+/** The bytes (UTF-8) of all results that code gets for concurrent requests. */
 const MAX_ANSWERS_BYTES = 16 * 1024 * 1024;
 
-/** How many commands of a sandbox run at once: each has the limits of a kernel. */
+/** The number of commands of a sandbox that run at once, each with the limits of a kernel. */
 const MAX_COMMANDS = 4;
 
-/** What code gets for what it has asked for, and the results that this adds to its thread. */
+/** The reply to a request of code, and the results that it adds to the code's thread. */
 interface RequestReply {
   answer: CallReply;
   records: NewRecord[];
@@ -29,7 +29,7 @@ export interface ReplyOptions extends RunningCall {
   threadId: string;
   sessionId: string;
   blobs: BlobStore;
-  /** What came of the calls, by their ids. */
+  /** The responses to the calls, by their ids. */
   responses: ReadonlyMap<string, WithoutId<ToolResponse>>;
   /** The ids of the commands that may run now. */
   commands: readonly string[];
@@ -39,7 +39,7 @@ export interface ReplyOptions extends RunningCall {
 
 const commandsAtOnce = new KeyedSemaphore(MAX_COMMANDS);
 
-/** Runs the commands that were allowed, and reads the results of the other calls. What fails is an answer as well. */
+/** Runs the allowed commands, and reads the results of the other calls. A failure is returned as a reply, too. */
 export function answerRequests(requested: readonly Requested[], options: ReplyOptions): Promise<RequestReply[]> {
   const maxBytes = Math.floor(MAX_ANSWERS_BYTES / requested.length);
   const { threadId, sessionId, blobs, responses } = options;
@@ -52,7 +52,7 @@ export function answerRequests(requested: readonly Requested[], options: ReplyOp
       const { number } = request;
       const call = { number, name: request.kind === 'tool' ? request.tool : request.text };
       const results = ids.flatMap((id) => responses.get(id) ?? []);
-      // What was denied of a line of commands says more than what was therefore not executed.
+      // A denied piece of a command line is more informative than the pieces that were therefore not executed.
       const response = results.find(({ outcome }) => outcome !== 'cancelled') ?? results[0];
       const read = () => answerOf(call, response, { blobs, sessionId, maxBytes });
       const answer = await retryWhileUnavailable(read, NEVER_ABORTED).catch((error: unknown) => failed(number, error));
@@ -78,7 +78,7 @@ async function runCommand(
       return { answer: { number, status: 'failed', message: reason }, records: results('cancelled', reason) };
     }
     const outputBytes = Math.min(limits.output_bytes, maxBytes);
-    // What code has put into its environment was not shown to those who have decided.
+    // Without the variables that code has set, which the approvers have not seen.
     const env = sandbox.environment(limits);
     const network = sandbox.network.allowing(actions.network.allow);
     const options = { text, cwd, env, network, timeoutMs, outputBytes, hidden: sandbox.hidden, signal };

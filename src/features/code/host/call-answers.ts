@@ -10,11 +10,11 @@ import type { CallReply } from '../kernel/kernel-calls.ts';
 interface AnswerSources {
   blobs: BlobStore;
   sessionId: string;
-  /** What code gets of a result, in bytes of UTF-8. */
+  /** The maximum bytes (UTF-8) of a result for code. */
   maxBytes: number;
 }
 
-/** What code gets of the result of a tool that it has called. Without one, the call was not executed. */
+/** The reply to code for the result of a tool call. Without a result, the call was not executed. */
 export async function answerOf(
   { number, name }: { number: number; name: string },
   response: WithoutId<ToolResponse> | undefined,
@@ -40,7 +40,7 @@ export async function answerOf(
   }
 }
 
-/** Structured content that the text does not have is a file; otherwise the text may be JSON. */
+/** Structured content that differs from the text is stored as a file; otherwise the text may be JSON. */
 async function structuredOf(
   { content, structuredContent }: Pick<ToolResponse, 'content' | 'structuredContent'>,
   sources: AnswerSources,
@@ -49,7 +49,7 @@ async function structuredOf(
   return json === undefined ? undefined : parsedJson(json);
 }
 
-/** Undefined for a file that is too large, or lost. */
+/** The text of a file; undefined if it is too large, or lost. */
 async function textOf(
   file: StoredFile | FullText,
   { blobs, sessionId, maxBytes }: AnswerSources,

@@ -6,7 +6,7 @@ import { displayFiles, fileStem, notice, previewOf } from './cell-result.ts';
 import type { SessionSandbox } from './session-sandbox.ts';
 import type { RanCell } from './thread-kernel.ts';
 
-/** Writes what a cell has displayed into the workspace. Returns the files, and why some could not be written. */
+/** Writes the displays of a cell into the workspace. Returns the files, and the reasons why some were not written. */
 export async function writeDisplays(
   { end }: RanCell,
   { sandbox, toolCallId }: { sandbox: SessionSandbox; toolCallId: string },
@@ -22,7 +22,7 @@ export async function writeDisplays(
   return written;
 }
 
-/** The text of a result as the model gets it. One that is too long is a file of the workspace. */
+/** The text of a result for the model. A text that is too long is written into the workspace. */
 export async function shownText(
   text: string,
   { sandbox, toolCallId, results }: { sandbox: SessionSandbox; toolCallId: string } & Pick<CodeActions, 'results'>,

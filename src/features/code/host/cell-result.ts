@@ -5,7 +5,7 @@ import type { WithoutId } from '../../../core/records/base.ts';
 import type { CellEnd } from '../kernel/running-cell.ts';
 import type { CellStep, KernelRestart, RanCell } from './thread-kernel.ts';
 
-/** The most names of variables in a text for a model. */
+/** The maximum number of variable names in a text for a model. */
 const MAX_NAMED = 20;
 
 /** A display of a cell, as a file of the workspace. */
@@ -29,7 +29,7 @@ const FOLDERS: Record<CellEnd['displays'][number]['mediaType'], { folder: string
   'application/json': { folder: 'outputs', extension: 'json' },
 };
 
-/** Where what a cell has displayed is put in the workspace. @param callId may have any characters */
+/** The workspace files for the displays of a cell. @param callId may have any characters */
 export function displayFiles({ displays }: Pick<CellEnd, 'displays'>, callId: string): DisplayFile[] {
   return displays.map(({ mediaType, data }, i) => {
     const { folder, extension } = FOLDERS[mediaType];
@@ -37,12 +37,12 @@ export function displayFiles({ displays }: Pick<CellEnd, 'displays'>, callId: st
   });
 }
 
-/** A call's id as a part of the name of a file: providers choose ids. */
+/** A call's id as a part of a file name. Providers choose the ids, so unsafe characters are replaced. */
 export function fileStem(callId: string): string {
   return callId.replaceAll(/[^\w-]/g, '_').slice(0, 100) || 'call';
 }
 
-/** The result of a cell that has ended: what it has printed, its traceback, the files that it has displayed, notices. */
+/** The result of an ended cell: its output, its traceback, the files of its displays, and notices. */
 export function cellResult(
   ran: RanCell,
   {
@@ -67,7 +67,7 @@ export function cellResult(
     ...files.map(linkTo),
     ...[...restartNotice(end.restart), ...cell.notices, ...notices, ...kernelNotice(end)].map(notice),
   ];
-  // Code that has ended by itself has not been cancelled.
+  // Code that ended by itself counts as not cancelled.
   const isInterrupted = isCancelled && end.exit === 'interrupted';
   const outcome = isInterrupted ? 'cancelled' : end.exit === 'ok' ? 'succeeded' : 'failed';
   const execution: Execution = {
@@ -101,7 +101,7 @@ export function kernelEvents(
   return [{ ...event, type: 'kernel.restarted', data: { sandbox_id: sandboxId, generation, ...restart } }];
 }
 
-/** A text that is too long for the model: its begin and its end. @param file where the whole text is */
+/** The beginning and the end of a text that is too long for the model. @param file contains the whole text */
 export function previewOf(
   text: string,
   { characters, file }: { characters: number; file: string | undefined },
@@ -129,7 +129,7 @@ function staleResult(
   return { outcome: 'failed', text, execution: { ...withoutOutput('stale'), generation } };
 }
 
-/** How the kernel of a cell has begun that has the variables of the one before. */
+/** The notice about a new kernel with restored variables. */
 function restartNotice(restart: KernelRestart | undefined): string[] {
   if (!restart?.restored) return [];
   const { reason, restored, lost, lostCount } = restart;
@@ -146,7 +146,7 @@ function variablesText({
   return lostCount === 0 ? kept : `${kept}; lost: ${namesOf(lost, lostCount)}`;
 }
 
-/** What the end of a kernel with a cell has lost. */
+/** The notice about the variables that were lost because the kernel ended with the cell. */
 function kernelNotice({ cell, stored }: Extract<RanCell['end'], { cell: CellEnd }>): string[] {
   const { kernelEnd, names, nameCount } = cell;
   if (!kernelEnd) return [];
@@ -162,7 +162,7 @@ function kernelNotice({ cell, stored }: Extract<RanCell['end'], { cell: CellEnd 
   return [`${ended}; ${lost}`];
 }
 
-/** The first names, and how many there are more. */
+/** The first names, and the number of the others. */
 export function namesOf(names: string[], count: number): string {
   const more = count > MAX_NAMED ? ` and ${count - MAX_NAMED} more` : '';
   return names.slice(0, MAX_NAMED).join(', ') + more;

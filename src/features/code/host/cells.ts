@@ -62,22 +62,22 @@ export interface CellsOptions extends CodeToolSources {
     savedTools: Pick<SavedTools, 'list' | 'get'>;
   } & Parameters<typeof codeRules>[0];
   blobs: BlobStore;
-  /** Where the outputs of cells are published. */
+  /** The bus on which the outputs of cells are published. */
   outputs: OutputBus;
   mcpTools: Pick<McpTools, 'tools' | 'run'>;
   /** The time-out of a tool call. */
   toolTimeoutMs: number;
 }
 
-/** How many turns of a conversation may be between two cells of a kernel. */
+/** The maximum number of turns of a conversation between two cells of a kernel. */
 const MAX_TURNS_BETWEEN = 1_000;
 
 /** More pieces than run at once. */
-const MAX_HELD = 1_000;
+const MAX_PAUSED = 1_000;
 
 const cellInput = z.object({ code: z.string(), timeout_seconds: z.int().positive().optional() });
 
-/** Code that waits, and the turn in which it has asked for what it waits for. */
+/** Waiting code, and the turn in which it made the calls for which it waits. */
 export interface AskingCode {
   sessionId: string;
   turnId: string;
@@ -87,17 +87,17 @@ export interface AskingCode {
 /** The call of a cell, and the turn in which it runs. */
 type CellInTurn = Pick<CallToolInput, 'turnId' | 'threadId' | 'toolCallId'>;
 
-/** Gives waiting code its results. */
+/** The results for waiting code. */
 type Results = Pick<ReplyOptions, 'responses' | 'commands'>;
 
-/** The cells of this host: those that run, and those that wait for what they have asked for. */
+/** The cells of this host: running ones, and those that wait for the results of their calls. */
 export class Cells {
   readonly #options: CellsOptions;
   /** By the threads of their code. */
   readonly #waiting = new Map<string, WaitingCell>();
   readonly #interrupts = new Interrupts();
-  /** The pieces of cells in which turns were held. */
-  readonly #held = new LRUCache<string, true>({ max: MAX_HELD });
+  /** The pieces of cells in which turns were paused. */
+  readonly #paused = new LRUCache<string, true>({ max: MAX_PAUSED });
   readonly #directCalls: DirectCalls;
 
   constructor(options: CellsOptions) {
@@ -153,7 +153,7 @@ export class Cells {
     });
   }
 
-  /** Why the cell of a thread does not wait any more for what its message number `step` asks; undefined if it does. */
+  /** Why the cell of a thread no longer waits for the calls of its message number `step`; undefined if it does. */
   lossOf(threadId: string, step: number): string | undefined {
     const waiting = this.#waiting.get(threadId);
     if (!waiting) return 'it does not wait on its kernel host any more';
@@ -164,29 +164,29 @@ export class Cells {
     return loss;
   }
 
-  /** What a waiting cell runs with; undefined if no cell of the thread waits. */
+  /** The sandbox and limits of a waiting cell; undefined if no cell of the thread waits. */
   runningOf(threadId: string): WaitingCell['running'] | undefined {
     return this.#waiting.get(threadId)?.running;
   }
 
-  /** People have decided on all calls of a waiting cell, and its tools are about to be called. */
+  /** Called when all calls of a waiting cell were decided, and its tools are about to be called. */
   decided({ threadId, turnId }: { threadId: string; turnId: string }): void {
     const waiting = this.#waiting.get(threadId);
     if (!waiting) return;
     waiting.checkedAt ??= Date.now();
     waiting.asks ||= turnId !== waiting.turnId;
-    // If this turn is cancelled, the code is not left to another one.
+    // The code ends if this turn is cancelled, and is not left to another turn.
     waiting.turnId = turnId;
   }
 
-  /** Interrupts a cell in a turn, also one that begins later in it: it ends as it does by itself. */
+  /** Interrupts a cell in a turn, also one that begins later in it. The cell then ends in the ordinary way. */
   interrupt(cell: CellInTurn): void {
     this.#interrupts.interrupt(keyOf(cell));
   }
 
-  /** The turn is held: in this piece of the cell, by its number from 0, the host begins no more calls. */
+  /** Called when the turn is paused: in this piece of the cell (numbered from 0), the host begins no more calls. */
   hold(cell: CellInTurn, piece: number): void {
-    this.#held.set(pieceKey(cell, piece), true);
+    this.#paused.set(pieceKey(cell, piece), true);
   }
 
   /** The ids of the calls whose results a waiting cell needs. */
@@ -195,8 +195,8 @@ export class Cells {
   }
 
   /**
-   * A waiting cell goes on, in a turn.
-   * @param results what came of its calls, and those that it may run now
+   * Resumes a waiting cell in a turn.
+   * @param results the responses to its calls, and the commands that may run now
    * @param cancelled interrupts it, because the turn ends
    */
   async resume(
@@ -214,7 +214,7 @@ export class Cells {
     const running = { ...waiting.running, signal: cancelled };
     return this.#interrupts.during(keyOf(cell), cancelled, stop, async () => {
       kernel.keep(threadId);
-      // The code began in an earlier turn if this is another one, so that its output may come after the first record.
+      // In another turn than the one in which the code began, its output may follow the first record.
       output.goOn({ turnId, id: resultId(turnId, call.input.source), after: 1 });
       const piece = new Piece(stop.signal, resumed.callsUntilMs);
       const thread = { ...running, kernel, threadId, turnId, step: step + 1, waitedMs, output, stop, piece, found: {} };
@@ -226,7 +226,7 @@ export class Cells {
     });
   }
 
-  /** Gives a waiting cell what it has asked for, and runs it on. */
+  /** Replies to the requests of a waiting cell, and continues it. */
   async #answer(
     { call, requested }: WaitingCell,
     { calledAt, ...thread }: RunningThread & { calledAt: number },
@@ -234,7 +234,7 @@ export class Cells {
   ): Promise<CodeStep> {
     const { threadId, kernel } = thread;
     const deadline = calledAt + kernel.leftMs;
-    // No command runs for code that is gone.
+    // No command runs for code that was lost.
     const isLost = kernel.lossOf(threadId) !== undefined;
     const notRun = results.commands.map((id) => commandResult({ threadId, id }, 'cancelled', outcomeText('cancelled')));
     const answered = isLost ? [] : await this.#answers(call, requested, { ...thread, ...results, deadline });
@@ -248,19 +248,17 @@ export class Cells {
     requested: readonly Requested[],
     { stop, ...options }: RunningThread & Results & Pick<ReplyOptions, 'deadline'>,
   ): ReturnType<typeof answerRequests> {
-    // A command that begins when the kernel has just died would run until the time limit of the code.
+    // Otherwise, a command that begins just after the death of the kernel would run until the time limit of the code.
     const signal = AbortSignal.any([stop.signal, options.kernel.whileWaiting(options.threadId)]);
     return answerRequests(requested, { ...options, signal, sessionId, blobs: this.#options.blobs });
   }
 
-  /**
-   * Interrupts the cells that nobody will answer: their turns have ended without leaving them to the next one.
-   */
+  /** Interrupts the cells that will get no replies: their turns have ended without leaving them to the next one. */
   async sweep(isLeft: (code: AskingCode) => Promise<boolean>): Promise<void> {
     for (const [threadId, waiting] of this.#waiting) {
       const { call, kernel, turnId, stop } = waiting;
       if (await isLeft({ sessionId: call.input.sessionId, turnId, threadId })) continue;
-      // It may have gone on meanwhile.
+      // The cell may have resumed meanwhile.
       if (this.#waiting.get(threadId) !== waiting) continue;
       this.#forget(threadId);
       stop.abort();
@@ -268,7 +266,7 @@ export class Cells {
     }
   }
 
-  /** Ends code that runs on for a turn that has ended, before another cell runs in its kernel. */
+  /** Before another cell runs in a kernel, ends code that still runs there for an ended turn. */
   #endRunningOn(kernel: ThreadKernel): void {
     for (const [threadId, waiting] of this.#waiting) {
       if (waiting.kernel !== kernel || !waiting.runsOn) continue;
@@ -277,18 +275,18 @@ export class Cells {
     }
   }
 
-  /** A cell waits no more, and does not go on. */
+  /** Removes a waiting cell that will not resume. */
   #forget(threadId: string): void {
     this.#waiting.get(threadId)?.output.end();
     this.#waiting.delete(threadId);
   }
 
-  /** The tools of servers that the code of a call may call. */
+  /** The MCP tools that the code of a call may call. */
   loadToolset({ spec, input: { sessionId, owner } }: CodeCall, signal: AbortSignal): Promise<CodeToolset> {
     return loadCodeToolset(this.#options, { spec, scope: { sessionId, owner }, signal });
   }
 
-  /** Gives the sandbox the modules of the tools that code has. Returns their hash. */
+  /** Writes the modules of the code's tools into the sandbox. Returns their hash. */
   async writeModules(call: CodeCall, { sandbox, signal }: Pick<RunningCall, 'sandbox' | 'signal'>): Promise<string> {
     const { sessions, savedTools } = this.#options.catalog;
     const load = async (): Promise<[CodeToolset, SavedModules]> => {
@@ -306,7 +304,7 @@ export class Cells {
     return { ...ofTool(call), text: 'The kernel was reset.', execution: { ...withoutOutput('ok'), generation } };
   }
 
-  /** Runs a piece of a cell. @param next where its code stops next */
+  /** Runs a piece of a cell. @param next the next stop of its code */
   async #advance(call: CodeCall, thread: RunningThread, next: Promise<Stop>): Promise<CodeStep> {
     const { piece } = thread;
     const step = await this.#untilStep(call, thread, next).catch((error: unknown) => this.#lost(call, thread, error));
@@ -314,7 +312,7 @@ export class Cells {
     return after(piece.records, step);
   }
 
-  /** Runs what the code calls without a decision, until it ends, needs its turn, or the piece is over. */
+  /** Runs the calls that need no decision, until the code ends or needs its turn, or the piece ends. */
   async #untilStep(call: CodeCall, thread: RunningThread, next: Promise<Stop>): Promise<CodeStep> {
     const { piece, output } = thread;
     let stop = await next;
@@ -343,8 +341,8 @@ export class Cells {
 
   /** Whether the host may run the calls of a message itself. */
   #mayCall({ input }: CodeCall, asked: CodeMessage, { piece, turnId, step }: RunningThread): boolean {
-    const isHeld = this.#held.has(pieceKey({ ...input, turnId }, step - 1));
-    return !isHeld && piece.mayCall && this.#directCalls.takes(asked);
+    const isPaused = this.#paused.has(pieceKey({ ...input, turnId }, step - 1));
+    return !isPaused && piece.mayCall && this.#directCalls.takes(asked);
   }
 
   #callDirectly(
@@ -356,7 +354,7 @@ export class Cells {
     return this.#directCalls.run(asked, { ...input, turnId, spec, stop: stop.signal, ending: piece.ending });
   }
 
-  /** The code has run: what fails from here on is a notice. */
+  /** Ends a cell. Its code has run, so that later failures are reported as notices only. */
   async #end(call: CodeCall, ran: RanCell, thread: RunningThread): Promise<CodeStep> {
     const { sandbox, actions, signal, threadId, waitedMs, output } = thread;
     output.end();
@@ -381,13 +379,13 @@ export class Cells {
     };
   }
 
-  /** What the code has asked for, as the policies and rules decide on it now. */
+  /** The message with the calls of the code, as the policies and rules currently decide on them. */
   async #ask(call: CodeCall, { calls: requests }: StoppedCell, thread: RunningThread): Promise<CodeMessage> {
     const { spec, input } = call;
     const { sessionId } = input;
     const { catalog } = this.#options;
     const { threadId, sandbox, found } = thread;
-    // Not with the signal of the step: what the code has asked for is recorded.
+    // Ignores the signal of the step, since the calls of the code have to be recorded.
     const signal = NEVER_ABORTED;
     found.toolset ??= await retryWhileUnavailable(() => this.loadToolset(call, signal), signal);
     const requesters = () => Promise.resolve(call.requesters);
@@ -403,7 +401,7 @@ export class Cells {
     return codeMessage(requests, options);
   }
 
-  /** Notes that a cell waits. Returns the message with what it has asked for. */
+  /** Stores a waiting cell. Returns the message with its calls. */
   #wait(
     call: CodeCall,
     { message, results, requested, asks, stop, stoppedAt }: CodeMessage & { stop: StoppedCell; stoppedAt: number },
@@ -416,9 +414,9 @@ export class Cells {
     return { records: [...threadBegin(call, thread, message), message, ...results] };
   }
 
-  /** The piece is over, and the code runs on: the turn begins the next piece at once. */
+  /** Ends a piece while the code continues: the turn begins the next piece at once. */
   #runOn(call: CodeCall, thread: RunningThread, runsOn: Promise<Stop>): WaitingCode {
-    // What it ends with is for the next piece.
+    // The next piece handles the outcome.
     runsOn.catch(() => undefined);
     void thread.sandbox.runsOn(runsOn);
     this.#noteWaiting(call, thread, { runsOn, requested: [], asks: false, stoppedAt: Date.now() });
@@ -434,13 +432,13 @@ export class Cells {
     this.#waiting.set(threadId, { call, turnId, step, running, kernel, waitedMs, output, stop, ...asked });
   }
 
-  /** The rules that hold until the end of the cell. One that is left is never read again. */
+  /** Deletes the rules that apply until the end of the cell. A rule that remains after an error is never read again. */
   async #deleteRules({ input }: CodeCall): Promise<void> {
     const { sessionId, threadId, toolCallId } = input;
     await this.#options.catalog.permissionRules.deleteCell(sessionId, { threadId, toolCallId }).catch(() => undefined);
   }
 
-  /** The code has run, and nobody can tell how far: its kernel is ended. */
+  /** Ends the kernel of a cell after an error: the code has run, but it is unknown how far. */
   async #lost(call: CodeCall, thread: CodeThread, error: unknown): Promise<EndedCall> {
     await thread.kernel.stop('died').catch(() => undefined);
     thread.output.end();
@@ -449,7 +447,7 @@ export class Cells {
     return lostCell(call, thread, { outcome, text });
   }
 
-  /** Whether the conversation follows the turn of a kernel's last cell, so that it knows its variables. */
+  /** Whether the conversation follows the turn of a kernel's last cell, so that the model has seen its variables. */
   async #isOnBranch({ records }: CodeCall, lastTurn: string | undefined): Promise<boolean> {
     const turns = records.flatMap((record) => (record.kind === 'turn.created' ? [record] : []));
     if (lastTurn === undefined || turns.some(({ turnId }) => turnId === lastTurn)) return true;
@@ -464,7 +462,7 @@ function keyOf(cell: CellInTurn): string {
   return `${cell.turnId} ${callKey(cell)}`;
 }
 
-/** The ordinal of the last record of the turn with which a conversation ends. */
+/** The ordinal of the last record in the last turn of a conversation. */
 function ordinalOf(records: CodeCall['records']): number {
   return records.length - records.findLastIndex(({ kind }) => kind === 'turn.created');
 }
@@ -473,13 +471,13 @@ function pieceKey(cell: CellInTurn, piece: number): string {
   return `${keyOf(cell)} ${piece}`;
 }
 
-/** The images of a cell that models can be given. */
+/** The images of a cell that models can see. */
 function imagesOf({ end }: RanCell): ShownImage[] {
   const displays = 'cell' in end ? end.cell.displays : [];
   return displays.filter(({ mediaType }) => mediaType === 'image/png' || mediaType === 'image/jpeg');
 }
 
-/** The sub-agent whose model has written the code. */
+/** The sub-agent whose model wrote the code. */
 function subAgentOf(records: CodeCall['records'], threadId: string): SubAgent | undefined {
   const created = records.find((record) => record.kind === 'thread.created' && record.thread.threadId === threadId);
   return created?.kind === 'thread.created' ? created.thread : undefined;

@@ -2,8 +2,8 @@ import type { SavedTool } from '../saved-tools/saved-tool.ts';
 import type { SessionSandbox } from './session-sandbox.ts';
 
 /**
- * Compiles the files `0` (the interface) and `1` (its implementation, if there is one), which runs none of their code, and
- * prints what is wrong.
+ * Compiles the files `0` (the interface) and `1` (its implementation, if any) without running their code, and prints
+ * the problems.
  */
 const CHECK = `
 import symtable, traceback, warnings
@@ -28,12 +28,12 @@ print("\\n".join(problem for problem in problems if problem), end="")
 
 const WANTED = { tool: ['run'], parser: ['ParseResult', 'parse'] };
 
-/** How much is told of what the compiler says, in characters. */
+/** The maximum number of characters of the problems. */
 const MAX_PROBLEM_LENGTH = 4_096;
 
 /**
- * Why a saved tool would not be importable: what Python says of its sources. They are hostile, also to a compiler, so that
- * they are compiled behind the wall of the sandbox, in a kernel of its own. Undefined if it is.
+ * The problem that Python reports in the sources of a saved tool; undefined if it is importable. The sources may attack
+ * the compiler, so they are compiled behind the wall of the sandbox, in a kernel of their own.
  */
 export async function sourceProblem(
   { kind, api, impl }: Pick<SavedTool, 'kind' | 'api' | 'impl'>,

@@ -23,7 +23,7 @@ interface CodeCallsOptions extends CellsOptions, Pick<SavedCallSources, 'mayOnSe
   host: SandboxHost;
   skills: Pick<Skills, 'files'>;
   catalog: CellsOptions['catalog'] & RuleSources & SavedCallSources['catalog'];
-  /** The operator's. */
+  /** The limits that the operator has set. */
   maxima: KernelLimits;
 }
 
@@ -38,7 +38,7 @@ export class CodeCalls {
   }
 
   /**
-   * Runs a call to its end, or until its code waits. It has a result in any case: what code has done cannot be undone.
+   * Runs a call until it ends or its code waits. It always has a result, since the effects of code cannot be undone.
    * @param signal interrupts it
    */
   async run(call: CodeCall, signal: AbortSignal): Promise<CodeStep> {
@@ -51,7 +51,7 @@ export class CodeCalls {
     }
   }
 
-  /** Why a cell does not wait any more, also if a client has had its kernel reset: see `Cells.lossOf`. */
+  /** Why a cell no longer waits, also if a client has reset its kernel: see `Cells.lossOf`. */
   async lossOf(
     { threadId, step }: { threadId: string; step: number },
     signal: AbortSignal,
@@ -66,7 +66,7 @@ export class CodeCalls {
     return this.cells.lossOf(threadId, step);
   }
 
-  /** A waiting cell goes on: see `Cells.resume`. `lost`: why it does not, and waits no more. */
+  /** Resumes a waiting cell: see `Cells.resume`. `lost`: why it cannot be resumed, and no longer waits. */
   async resume(...resumed: Parameters<Cells['resume']>): Promise<CodeStep | { lost: string }> {
     const [{ threadId }] = resumed;
     const running = this.cells.runningOf(threadId);
@@ -107,7 +107,7 @@ export class CodeCalls {
     if (!tool) throw new Error(`there is no tool ${name}`);
     const { path } = argumentsOf(call.call);
     if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.tools, path)) {
-      // Also if no code has run yet.
+      // Written even if no code has run yet.
       await this.cells.writeModules(call, running);
       return runFileTool(READ_FILE, call, { sandbox, files: sandbox.tools });
     }
@@ -141,12 +141,12 @@ export class CodeCalls {
   }
 }
 
-/** As it is written: no link is there. */
+/** Compares paths as written: there are no links in these folders. */
 function isBelow(folder: string, path: unknown): boolean {
   return typeof path === 'string' && path.startsWith(`${folder}/`);
 }
 
-/** Why a call failed. Arguments whose check took too long where the call was routed are checked here. */
+/** Why a call failed. The arguments are checked here if their check took too long when the call was routed. */
 function problemOf(error: unknown): string {
   if (!(error instanceof ZodError)) return errorMessage(error);
   const problems = error.issues.map(({ path, message }) => [path.join('.'), message].filter(Boolean).join(': '));
@@ -159,7 +159,7 @@ async function stored(
   step: CodeStep,
 ): Promise<CodeStep> {
   const notices = await sandbox.store(actions.workspace).catch((error: unknown) => {
-    // The call has run. The next one stores them.
+    // The call has run, so it does not fail: the next call stores the files.
     return [`changed files are not stored yet, and are lost if this host is: ${errorMessage(error)}`];
   });
   if ('records' in step) return step;

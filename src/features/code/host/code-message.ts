@@ -20,7 +20,7 @@ import type { CodeToolset } from './code-toolset.ts';
 export type ToolRequest = Extract<KernelCall, { kind: 'tool' }>;
 export type CommandRequest = Extract<KernelCall, { kind: 'command' }>;
 
-/** What code has asked for, and the calls of its thread for that: a line of commands has one for each piece. */
+/** A request of code, and its calls in the thread: a command line has one call for each piece. */
 export interface Requested {
   request: KernelCall;
   ids: string[];
@@ -40,28 +40,28 @@ interface MessageOptions {
   mask: (text: string) => string;
 }
 
-/** How many calls that are made together may wait for people: all that wait in a turn are in one payload of Temporal. */
+/** How many calls of one message may wait for people: all waiting calls of a turn are in one payload of Temporal. */
 const MAX_ASKED = 50;
 
 type RoutedToolCall = { call: ToolCall } & Pick<RoutedCall, 'problem' | 'outcome' | 'noResult'> &
   Pick<ToolResponse, 'byRule'>;
 
-/** How many calls a message has: its records have to fit into one payload of Temporal. */
+/** The maximum number of calls of a message, whose records have to fit into one payload of Temporal. */
 const MAX_CALLS = 64;
 
-/** Into how many parts a line of commands is divided; one with more is decided as a whole. */
+/** The maximum number of pieces of a command line; a line with more is decided as a whole. */
 const MAX_PIECES = 32;
 
-/** The message with what a cell asks for, and the results that its calls have. */
+/** The message with the requests of a cell, and the results that its calls already have. */
 export interface CodeMessage {
   message: ModelMessage;
   results: WithoutId<ToolResponse>[];
   requested: Requested[];
-  /** People decide on some of it. */
+  /** Whether people decide on some of the calls. */
   asks: boolean;
 }
 
-/** The message with what a cell asks for, and the results of what cannot run. */
+/** Makes the message with the requests of a cell, and the results of the calls that cannot run. */
 export async function codeMessage(requests: readonly KernelCall[], options: MessageOptions): Promise<CodeMessage> {
   const { messageId: id, threadId } = options;
   const at = new Date().toISOString();
@@ -92,7 +92,7 @@ export async function codeMessage(requests: readonly KernelCall[], options: Mess
   return { message, results, requested, asks: asked > 0 };
 }
 
-/** A call that asks waits for so long as the agent says. */
+/** Adds the agent's time limit to a call that waits for an approval. */
 function withExpiry(call: ToolCall, spec: AgentSpec, at: string): ToolCall {
   const { route } = call;
   const seconds = codeActionsOf(spec)?.approvalTimeoutSeconds;
@@ -107,12 +107,12 @@ function isAsked({ call: { route } }: RoutedToolCall): boolean {
 
 const TOO_MANY = `at most ${MAX_ASKED} calls that are made together may wait for a person`;
 
-/** It would be in the log, and be shown to those who decide. */
+/** The problem of a call with a hidden value, which would be logged, and shown to the approvers. */
 const HIDDEN =
   'the value of a variable of the kernel host does not leave the sandbox: in a command, write the variable of the environment ' +
   '(such as `$TOKEN`) instead of its value; tools cannot be given it';
 
-/** The same object if it has none of the values that are hidden. */
+/** The request with hidden values masked; the same object if it has none. */
 function masked(request: KernelCall, mask: (text: string) => string): KernelCall {
   if (request.kind === 'tool') {
     const { server, tool, arguments: args } = request;
@@ -146,7 +146,7 @@ async function routeTool(
   return { call: { ...text, route: own }, ...rest };
 }
 
-/** What a person or a rule has not allowed is denied for code, too, whose exception says that. */
+/** The outcome of a refused call. A denial by a policy or rule is reported as such in the exception of the code. */
 function refusal({ isDenied, ...routed }: RefusedCall): RoutedCall & Pick<ToolResponse, 'byRule'> {
   const problem = 'the policy of the agent does not allow it';
   return isDenied ? { ...routed, outcome: 'denied', problem, byRule: true } : routed;

@@ -7,13 +7,13 @@ import { newId } from '../../../engine/new-id.ts';
 import { IPYTHON } from '../code-tools.ts';
 import type { CodeCall } from './code-step.ts';
 
-/** The text of a cell in the end of its thread, in bytes. */
+/** The bytes of a cell's output in the end record of its thread. */
 const MAX_OUTPUT_BYTES = 4_096;
 
-/** The code of a cell in the begin of its thread, in bytes. */
+/** The bytes of a cell's code in the first record of its thread. */
 const MAX_SHOWN_CODE = 65_536;
 
-/** The begin of the thread of a cell, with its first calls. */
+/** The first record of the thread of a cell, written with its first calls. */
 export function threadCreated(
   { input }: CodeCall,
   { threadId, code, at }: { threadId: string; code: string; at: string },
@@ -32,7 +32,7 @@ export function threadCreated(
   return { kind: 'thread.created', at, thread, input: headOf(code, MAX_SHOWN_CODE) };
 }
 
-/** The end of the thread of a cell, with what it has printed. */
+/** The last record of the thread of a cell, with its output. */
 export function threadDone(
   { input }: CodeCall,
   { threadId, outcome, text, exit }: { threadId: string; outcome: ToolOutcome; text: string; exit: Execution['exit'] },
@@ -57,7 +57,7 @@ function headOf(text: string, bytes: number): string {
   return text.slice(0, cutPoint(text, 0, bytes));
 }
 
-/** What has come of a command. */
+/** The result of a command. */
 export function commandResult(
   { threadId, id: toolCallId }: { threadId: string; id: string },
   outcome: 'succeeded' | 'failed' | 'cancelled',

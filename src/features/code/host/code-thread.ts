@@ -11,43 +11,43 @@ import type { Piece } from './piece.ts';
 import type { PublishedOutput } from './published-output.ts';
 import type { CellStep, ThreadKernel } from './thread-kernel.ts';
 
-/** Where code stops: it has ended, asks for something, or is gone. */
+/** A stop of code: it has ended, requests calls, or was lost. */
 export type Stop = CellStep | { lost: string };
 
-/** A cell that waits for the results of its calls, or whose code runs while its turn has not begun the next piece. */
+/** A cell that waits for the results of its calls, or whose code runs before its turn has begun the next piece. */
 export interface WaitingCell extends Pick<CodeThread, 'kernel' | 'waitedMs' | 'output' | 'stop'> {
   call: CodeCall;
-  /** Set if the code runs on: where it stops next. */
+  /** Set if the code is running: its next stop. */
   runsOn?: Promise<Stop>;
-  /** The turn in which it has asked, or the one that has decided. */
+  /** The turn in which it made its calls, or in which these were decided. */
   turnId: string;
-  /** How many messages its thread has. */
+  /** The number of messages in its thread. */
   step: number;
   running: Omit<RunningCall, 'signal'>;
-  /** What the last message asks for. */
+  /** The requests of the last message. */
   requested: Requested[];
   /** Whether people decide on some of them. */
   asks: boolean;
   /** Milliseconds since 1970. */
   stoppedAt: number;
-  /** When all decisions were made, if tools were to be called then. */
+  /** The time of the last decision, if tools were to be called then. */
   checkedAt?: number;
 }
 
-/** The thread of what a cell calls, which begins with the first calls. */
+/** The thread with the calls of a cell, which begins with its first message. */
 export interface CodeThread {
   kernel: ThreadKernel;
   threadId: string;
   turnId: string;
-  /** How many messages the thread has with the next one. */
+  /** The number of messages in the thread, including the next one. */
   step: number;
-  /** How long it has waited for people so far, in milliseconds. */
+  /** The time for which it has waited for people so far, in milliseconds. */
   waitedMs: number;
   output: PublishedOutput;
   /** Ends the code where it is. */
   stop: AbortController;
   piece: Piece;
-  /** What its messages are decided with, which in the seconds of a piece is found once. The rules are not. */
+  /** Data for the decisions on its messages, loaded once for the few seconds of a piece. The rules are not cached. */
   found: { toolset?: CodeToolset; session?: SessionRow | undefined };
   /** The code, until the log has the thread. */
   code?: string | undefined;
@@ -74,16 +74,16 @@ export function waitOf(
   { turnId, waitedMs: turnWaitedMs = 0 }: Pick<ResumeCellInput, 'turnId' | 'waitedMs'>,
 ): { waitedMs: number; calledAt: number } {
   const { asks, stoppedAt, checkedAt, waitedMs } = waiting;
-  // A turn that ends while code waits does so for people: to decide, or to sign in.
+  // A turn ends while code waits only if a person has to decide or to sign in.
   const waitedForPeople = asks || turnId !== waiting.turnId;
   const now = Date.now();
   const decidedAfter = waitedForPeople ? (checkedAt ?? now) - stoppedAt : 0;
-  // While nothing else runs, the turn waits for each sign-in, also for one that a call has needed after it was allowed.
+  // While nothing else runs, the turn waits for each sign-in, also if a call needs it after its approval.
   const waitedNow = Math.min(Math.max(decidedAfter, turnWaitedMs), now - stoppedAt);
   return { waitedMs: waitedMs + waitedNow, calledAt: stoppedAt + waitedNow };
 }
 
-/** Gives code its answers, and runs it until it stops. @param since when it has begun to wait for tools */
+/** Sends code the replies to its calls, and runs it until it stops. @param since when it began to wait for tools */
 export async function goOn(
   { kernel, threadId, turnId, stop }: CodeThread,
   answers: CallReply[],
@@ -94,7 +94,7 @@ export async function goOn(
   return kernel.resume({ id: threadId, signal: stop.signal, turnId }, answers, { spentMs: Date.now() - since });
 }
 
-/** The result of a cell that does not end by itself. */
+/** The result of a cell that was lost. */
 export function lostCell(
   call: CodeCall,
   thread: CodeThread,

@@ -5,19 +5,19 @@ import type { ToolScope } from '../../../core/history.ts';
 import type { AgentSpec } from '../../../spec/agent-spec.ts';
 import type { McpTools } from '../../../tools/mcp-tools.ts';
 
-/** What the tools of code are found with. */
+/** The services that load the tools of code. */
 export interface CodeToolSources {
   mcpTools: Pick<McpTools, 'tools'>;
-  /** The names that tools of servers cannot have for the model. */
+  /** Names that MCP tools cannot have for the model. */
   takenNames: (spec: AgentSpec) => ReadonlySet<string>;
 }
 
-/** The tools of an agent's servers that its code may call, by the names that its model would call them by. */
+/** The MCP tools that an agent's code may call, with the names that they would have for the model. */
 export interface CodeToolset {
   tools: readonly AgentTool[];
   /** The Python modules by which code calls them. `parsers`: see `codeModules`. */
   modules: (parsers: ReadonlySet<string>) => CodeModules;
-  /** The tool of a server, by the names that both have themselves. */
+  /** The tool of a server, by the original names of both. */
   find: (server: string, tool: string) => AgentTool | undefined;
 }
 

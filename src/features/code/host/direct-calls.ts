@@ -12,12 +12,12 @@ import type { McpTools } from '../../../tools/mcp-tools.ts';
 import { CANCELLED, hasResponded, resultOf, storeResponse, type UnstoredResult } from '../../../tools/results.ts';
 import type { CodeMessage } from './code-message.ts';
 
-/** How long the turn runs the calls of a tool of which the host could not run one to its end. */
+/** How long the calls of a tool are left to the turn, after the host could not complete one of them. */
 const LEFT_MS = 60_000;
 
 const MAX_LEFT = 10_000;
 
-/** Stateful servers have their connections at the workers: what was done on these would not be seen on one of the host. */
+/** Calls of stateful servers are left to workers, whose connections have state that a connection of the host lacks. */
 const ON_NO_CONNECTION: ReadonlySet<string> = new Set(['']);
 
 interface DirectCallsOptions {
@@ -29,16 +29,16 @@ interface DirectCallsOptions {
 
 interface CellContext extends Pick<CallToolInput, 'turnId' | 'isRun' | 'sessionId' | 'owner'> {
   spec: AgentSpec;
-  /** The cell is to end where it is. */
+  /** Aborted when the cell has to end at once. */
   stop: AbortSignal;
-  /** The piece of the cell is to end, or the cell. */
+  /** Aborted when the piece of the cell, or the cell, has to end. */
   ending: AbortSignal;
 }
 
 /**
- * Calls of code that the host runs itself, without ending the piece of the cell: an inner call then costs a fraction of
- * what two activities cost. Only calls that need no decision, and whose tools may run again, since those of a host that is
- * lost are not in the log. What the host cannot do with one request is left to the turn, which runs the call again.
+ * Calls of code that the host runs itself, without ending the piece of the cell: such a call costs a fraction of two
+ * activities. Only for calls that need no decision, and whose tools may run again, since the calls of a lost host are
+ * not in the log. A call that the host cannot complete with one request is left to the turn, which runs it again.
  */
 export class DirectCalls {
   readonly #options: DirectCallsOptions;
@@ -54,7 +54,7 @@ export class DirectCalls {
     return toolCalls.every((call) => call.route.to === 'answered' || (isDirect(call) && !this.#left.has(toolOf(call))));
   }
 
-  /** Runs the calls of a message, and adds their results. A call without one is left to the turn. */
+  /** Runs the calls of a message, and adds their results. A call without a result is left to the turn. */
   async run({ message, results, ...asked }: CodeMessage, place: CellContext): Promise<CodeMessage> {
     const lanes = new KeyedSemaphore(toolLanes({ isSubAgent: false, inSequence: place.spec.callsInSequence }));
     const refused = new Map(results.map((result) => [result.toolCallId, result]));
@@ -103,7 +103,7 @@ export class DirectCalls {
     const options = { spec, scope: { sessionId, owner }, operationId, timeoutMs, signal: ending, mayRepeat: true };
     const loadToolset = () => Promise.reject(new TypeError('the tools of servers do not read the toolset'));
     const more = { resumed: undefined, reliesOn: ON_NO_CONNECTION, loadToolset };
-    // It throws only before the call was sent.
+    // `run` throws only before the call was sent.
     const outcome = await mcpTools.run(call, { ...options, ...more }).catch(() => undefined);
     if (outcome && hasResponded(outcome)) return resultOf(outcome);
     const hasBegun = outcome?.status === 'unknown' || outcome?.status === 'asks';

@@ -11,19 +11,19 @@ const run = promisify(execFile);
 
 const PREFIX = 'everturn-kernel-host-';
 
-/** A socket on which the process that has the folder listens until it ends. */
+/** A socket on which the owner process of the folder listens until it ends. */
 const OWNER = 'owner';
 
 export interface HostFolder {
   path: string;
-  /** Removes it with all that is in it. */
+  /** Removes the folder with its contents. */
   remove: () => Promise<void>;
 }
 
 /**
- * Makes a folder for the sandboxes of this process. Not in the data folder, which other users cannot pass through: what is
- * kept of a sandbox is in the blob store. Those of hosts that were killed are removed, also of hosts in other containers that
- * share `parent`, whose processes are not seen from here.
+ * Makes a folder for the sandboxes of this process. It is not in the data folder, which other users cannot traverse;
+ * the durable parts of a sandbox are in the blob store. Removes the folders of killed hosts, also of hosts in other
+ * containers that share `parent`, whose processes are not visible here.
  */
 export async function makeHostFolder(parent = os.tmpdir()): Promise<HostFolder> {
   await removeOrphans(parent);
@@ -32,7 +32,7 @@ export async function makeHostFolder(parent = os.tmpdir()): Promise<HostFolder> 
   // Open until the socket is closed, which removes its path.
   const opened = await openFolder(folder);
   await once(owner.listen(path.join(opened.place, `.${OWNER}`)), 'listening');
-  // Under this name it has listened from the beginning.
+  // Renamed once it listens, so that a socket under the final name always has a listener.
   await rename(path.join(folder, `.${OWNER}`), path.join(folder, OWNER));
   const remove = async (): Promise<void> => {
     owner.close();
@@ -45,12 +45,12 @@ export async function makeHostFolder(parent = os.tmpdir()): Promise<HostFolder> 
 async function removeOrphans(parent: string): Promise<void> {
   const names = (await readdir(parent)).filter((name) => name.startsWith(PREFIX));
   for (const folder of names.map((name) => path.join(parent, name))) {
-    // Another start may be removing it, and one that cannot be removed is no reason not to start.
+    // Another process may be removing the folder, and a failure to remove it must not prevent the start.
     if (await isOrphan(folder)) await removeTree(folder).catch(() => undefined);
   }
 }
 
-/** Whether the host of a folder of this user has ended. One whose host has not said yet that it runs is none. */
+/** Whether the host of a folder of this user has ended. False if the host does not listen yet. */
 async function isOrphan(folder: string): Promise<boolean> {
   const found = await lstat(folder).catch(() => undefined);
   if (!found?.isDirectory() || found.uid !== process.geteuid?.()) return false;
@@ -64,7 +64,7 @@ async function isOrphan(folder: string): Promise<boolean> {
   }
 }
 
-/** Removes a folder of a sandbox. Code may have made paths in it that are longer than Node.js can remove. */
+/** Removes a folder of a sandbox. Uses `rm`, since code may have made paths that are too long for Node.js. */
 export async function removeTree(folder: string): Promise<void> {
   await run('rm', ['-rf', '--', folder]);
 }

@@ -2,8 +2,8 @@
 const isFrame = (marker: number): boolean => marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
 
 /**
- * The larger side of an image in pixels, as its header says: PNG, JPEG, GIF or WebP. Undefined for what is none. Nothing is
- * decoded: the image is from code.
+ * The larger side of a PNG, JPEG, GIF or WebP image in pixels, from its header; undefined for other bytes. The image is
+ * not decoded, since code has made it.
  */
 export function longerSide(image: Buffer): number | undefined {
   try {

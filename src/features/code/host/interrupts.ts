@@ -1,15 +1,15 @@
 import { LRUCache } from 'lru-cache';
 import { linkSignal } from '../../../lib/abort.ts';
 
-/** How many interrupts are kept for what has not begun; one that has ended before its interrupt leaves one behind. */
+/** How many interrupts are kept for work that has not begun; an interrupt after the end of its work remains, too. */
 const MAX_EARLY = 1_000;
 
-/** What clients interrupt while it runs, or before it begins. */
+/** Work that clients interrupt while it runs, or before it begins. */
 export class Interrupts {
   readonly #running = new Map<string, AbortController>();
   readonly #early = new LRUCache<string, true>({ max: MAX_EARLY });
 
-  /** Runs work under a key, which no other has then. An interrupt, or the end of `parent`, aborts the controller. */
+  /** Runs work under a key that no other work has then. An interrupt or an abort of `parent` aborts the controller. */
   async during<T>(key: string, parent: AbortSignal, controller: AbortController, work: () => Promise<T>): Promise<T> {
     const unlink = linkSignal(parent, controller);
     this.#running.set(key, controller);

@@ -1,10 +1,10 @@
 import type { HiddenTexts } from '../kernel/kernel.ts';
 import { referencesIn, withValues } from '../../../spec/kernel-env.ts';
 
-/** What the code of an agent finds in its environment. */
+/** The environment variables of an agent's code. */
 export interface KernelVariables {
   env: Record<string, string>;
-  /** The values of this host in it. */
+  /** The values of this host that it contains. */
   hidden: HiddenValue[];
 }
 
@@ -14,18 +14,18 @@ interface HiddenValue {
 }
 
 export interface HostVariables {
-  /** Those that agents may refer to. */
+  /** The variables to which agents may refer. */
   names: readonly string[];
   env: NodeJS.ProcessEnv;
 }
 
-/** Shorter values are in many texts, which would become unreadable, and are no secrets. */
+/** Shorter values are not hidden: they occur in many texts, which would become unreadable, and are no secrets. */
 const MIN_LENGTH = 4;
 
 /**
- * What an agent gives its code as environment, with the values of the variables of this host to which it refers.
+ * The environment that an agent defines for its code, with the values of the host variables to which it refers.
  *
- * @throws Error that names the variable that the host does not have, or does not give
+ * @throws Error with the name of a variable that the host lacks, or does not permit
  */
 export function kernelVariables(given: Record<string, string>, { names, env }: HostVariables): KernelVariables {
   const valueOf = (name: string): string => {
@@ -45,8 +45,8 @@ export function kernelVariables(given: Record<string, string>, { names, env }: H
 }
 
 /**
- * The values of this host that any code or command of a sandbox has had. Its files and kernels outlast a change of the agent,
- * so none of them is shown again.
+ * The values of this host that any code or command of a sandbox has had. They remain hidden after a change of the
+ * agent, which the files and kernels of the sandbox outlast.
  */
 export class HiddenValues implements HiddenTexts {
   #hidden: HiddenValue[] = [];
@@ -72,7 +72,7 @@ export class HiddenValues implements HiddenTexts {
   }
 }
 
-/** As texts have it, and as JSON, HTML and `repr` of Python write it: arguments of tools are JSON, and displays are all of them. */
+/** A value as plain text, and in JSON, HTML and Python's `repr`: tool arguments are JSON, displays are all of them. */
 function formsOf(value: string): string[] {
   const json = JSON.stringify(value).slice(1, -1);
   const ascii = json.replaceAll(/[\u0080-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -2,28 +2,28 @@ import type { NewRecord } from '../../../core/records/log.ts';
 import type { ModelMessage } from '../../../core/records/message.ts';
 import { linkSignal } from '../../../lib/abort.ts';
 
-/** After so many calls that the host has run itself, a piece of a cell ends: its records are in one payload of Temporal. */
+/** The number of direct calls after which a piece of a cell ends: its records are in one payload of Temporal. */
 const MAX_CALLS = 50;
 
-/** The same for the JSON of their records. */
+/** The size in JSON of their records after which a piece ends. */
 const MAX_BYTES = 96 * 1024;
 
-/** The same for the time since the first of them: readers see them with the end of the piece. */
+/** The time since the first direct call after which a piece ends: readers see the calls at the end of the piece. */
 const MAX_MS = 4_000;
 
-/** Calls that run then have this time left. */
+/** The time that running calls have left then. */
 const LAST_MS = 1_000;
 
-/** All records of a piece, in JSON, without longer strings, which can be moved into the blob store. */
+/** The maximum JSON of all records of a piece, without longer strings, which can be moved into the blob store. */
 const MAX_FIXED_BYTES = 96 * 1024;
 const MIN_MOVED = 1_024;
 
-/** What a cell does between two returns to its turn. */
+/** The part of a cell between two returns to its turn. */
 export class Piece {
-  /** What it adds to the log, before what it ends with. */
+  /** The records of the piece, before the records of its end. */
   readonly records: NewRecord[] = [];
   readonly #over = Promise.withResolvers<undefined>();
-  /** Resolves when the piece is to end although the code runs on. */
+  /** Resolves when the piece has to end although the code continues. */
   readonly over = this.#over.promise;
   readonly #stop: AbortSignal;
   readonly #controller = new AbortController();
@@ -37,7 +37,7 @@ export class Piece {
 
   /**
    * @param stop ends the code
-   * @param callsUntilMs when the turn has no time left for another call: milliseconds since 1970
+   * @param callsUntilMs the time from which the turn has no time left for another call: milliseconds since 1970
    */
   constructor(stop: AbortSignal, callsUntilMs = Infinity) {
     this.#stop = stop;
@@ -55,7 +55,7 @@ export class Piece {
     return !this.#isOver && !this.#stop.aborted && Date.now() < this.#callsUntilMs;
   }
 
-  /** Such calls begin. */
+  /** Called when direct calls begin. */
   begin(): void {
     this.#timer ??= setTimeout(() => {
       this.#finish();
@@ -63,7 +63,7 @@ export class Piece {
     }, MAX_MS).unref();
   }
 
-  /** A message whose calls have ended, with their results. */
+  /** Adds a message whose calls have ended, with their results. */
   add(records: [ModelMessage, ...NewRecord[]]): void {
     this.records.push(...records);
     this.#calls += records[0].toolCalls.length;
@@ -72,7 +72,7 @@ export class Piece {
     if (this.#calls >= MAX_CALLS || this.#bytes >= MAX_BYTES) this.#finish();
   }
 
-  /** Whether these records are stored with those of the piece. */
+  /** Whether these records fit into the piece. */
   fits(records: NewRecord[]): boolean {
     return this.#fixedBytes + fixedBytes(records) <= MAX_FIXED_BYTES;
   }
@@ -83,7 +83,7 @@ export class Piece {
   }
 
   #finish(): void {
-    // The code ends with this piece.
+    // If the code was stopped, it ends with this piece.
     if (this.#stop.aborted) return;
     this.#isOver = true;
     this.#over.resolve(undefined);

@@ -7,28 +7,28 @@ import { notice } from './cell-result.ts';
 /** The output of a cell is published at most this often, in milliseconds. */
 const INTERVAL_MS = 100;
 
-/** How often the output that is published may change its channel. */
+/** The maximum number of parts, one for each change of the channel, in the published output. */
 const MAX_PARTS = 1_000;
 
 interface PublishedOutputOptions {
   bus: OutputBus;
   /** The call of the cell. */
   call: Pick<LiveOutput, 'threadId' | 'toolCallId' | 'attempt'>;
-  /** What its result keeps, in bytes of UTF-8; of more, the begin is published. */
+  /** The bytes (UTF-8) that the result keeps; only the beginning of longer output is published. */
   maxBytes: number;
 }
 
-/** Where readers find the output of a cell. */
+/** The position of a cell's output for readers. */
 type OutputPosition = Pick<LiveOutput, 'turnId' | 'id' | 'after'>;
 
-/** The output of a cell for its readers while it runs: bounded, and in few messages, whatever the code prints. */
+/** The live output of a running cell for its readers: bounded, and in few messages, whatever the code prints. */
 export class PublishedOutput {
   readonly #options: PublishedOutputOptions;
   readonly #parts: OutputPart[] = [];
   #place: OutputPosition;
   #room: number;
   #isFull = false;
-  /** How many characters of it the readers of the turn have been sent. */
+  /** The number of characters that were sent to the readers of the turn. */
   #sent = 0;
   #sentAt = -INTERVAL_MS;
   #timer: NodeJS.Timeout | undefined;
@@ -53,7 +53,7 @@ export class PublishedOutput {
     else this.flush();
   }
 
-  /** The cell goes on, maybe in another turn, whose readers are sent what it has written before. */
+  /** Called when the cell resumes. In another turn, the earlier output is sent to the readers of that turn. */
   goOn(place: OutputPosition): void {
     if (place.turnId === this.#place.turnId) return;
     this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
@@ -62,14 +62,14 @@ export class PublishedOutput {
     this.flush();
   }
 
-  /** The cell has ended: what it still writes is not published. */
+  /** Called when the cell has ended. Later output is not published. */
   end(): void {
     this.flush();
     this.#isFull = true;
     this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
   }
 
-  /** Sends all of its output, as when the cell waits. */
+  /** Sends all pending output, for example when the cell waits. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -18,10 +18,10 @@ import { kernelVariables, type HostVariables } from './kernel-variables.ts';
 import { Seats } from './seats.ts';
 import { SessionSandbox } from './session-sandbox.ts';
 
-/** What a host can start kernels with, once it is known. */
+/** The wall and the Python with which a host starts kernels, once they are ready. */
 export type KernelEnvironment = Prepared<{ wall: Wall; pythonVersion: string }>;
 
-/** What a sandbox is created with. */
+/** The parameters of a new sandbox. */
 interface SandboxOpening {
   /** The owner of the session. */
   subject: string;
@@ -32,15 +32,15 @@ interface SandboxHostOptions {
   /** The task queue of this process alone. */
   name: string;
   catalog: { sandboxes: Sandboxes; kernelHosts: KernelHosts };
-  /** How many kernels run at once. */
+  /** The maximum number of concurrent kernels. */
   capacity: number;
   blobs: BlobStore;
-  /** How many of one subject. */
+  /** The maximum number of concurrent kernels of one subject. */
   perSubject: () => number;
-  /** The variables of this process that agents may give their code. */
+  /** The variables of this process that agents may pass to their code. */
   variables: HostVariables;
   environment: () => KernelEnvironment;
-  /** What code may reach at most. */
+  /** The hosts that code may reach at most. */
   network: HostNetwork;
   /** For its metrics. */
   registry: Registry;
@@ -50,16 +50,16 @@ interface SandboxHostOptions {
 /** The first user of a sandbox, where the host is root: no other program uses ids this high. */
 const FIRST_UID = 1_879_048_192;
 
-/** Others may pass through a folder, and not list it. The umask would apply to the mode of a new one. */
+/** Other users may traverse a folder, but not list it. Set by `chmod`, since the umask would apply to a new folder. */
 const PASSED_THROUGH = 0o711;
 
-/** A sandbox whose kernels rest for so long is filled again from the blob store when it is needed. */
+/** A sandbox that is unused for this time is closed, and restored from the blob store when it is needed again. */
 const UNUSED_MS = 86_400_000;
 
-/** How often the sandboxes of deleted sessions, and of those that another host has taken over, are removed. */
+/** How often the sandboxes of deleted sessions, and those that another host has taken over, are removed. */
 const SWEEP_MS = 30_000;
 
-/** The sandboxes that are on this process, and what the catalog knows of it. */
+/** The sandboxes of this process, and its rows in the catalog. */
 export class SandboxHost {
   readonly metrics: KernelMetrics;
   readonly #options: SandboxHostOptions;
@@ -79,13 +79,13 @@ export class SandboxHost {
   }
 
   static async start(options: SandboxHostOptions): Promise<SandboxHost> {
-    // What is kept of a sandbox is in the blob store.
+    // A temporary folder, since the durable parts of sandboxes are in the blob store.
     const folder = await makeHostFolder();
     await chmod(folder.path, PASSED_THROUGH);
     const host = new SandboxHost(options, folder);
-    await host.#say();
+    await host.#reportState();
     await options.catalog.kernelHosts.sweep(Date.now());
-    host.#every(HOST_SEEN_MS, () => host.#say());
+    host.#every(HOST_SEEN_MS, () => host.#reportState());
     host.#every(HOST_SEEN_MS, () => host.#noteSandboxes());
     host.#every(HOST_SEEN_MS, () => host.#resetKernels());
     host.#every(SWEEP_MS, () => host.#sweep());
@@ -96,7 +96,7 @@ export class SandboxHost {
     return this.#options.name;
   }
 
-  /** @throws Error that says why this host starts no kernels */
+  /** @throws Error with the reason why this host starts no kernels */
   environment(): Extract<KernelEnvironment, { state: 'ready' }> {
     const environment = this.#options.environment();
     if (environment.state === 'ready') return environment;
@@ -112,7 +112,7 @@ export class SandboxHost {
   }
 
   /**
-   * The sandbox of a session. One that is here already finds out by itself, with its next use, whether it has moved.
+   * The sandbox of a session. If it is open here already, its next use checks whether it has moved to another host.
    * @throws Error if the session has none on this host
    */
   async sandbox(sessionId: string, opening: SandboxOpening): Promise<SessionSandbox> {
@@ -120,15 +120,15 @@ export class SandboxHost {
     if (known) return known;
     const creating = this.#create(sessionId, opening);
     this.#sandboxes.set(sessionId, creating);
-    // One that could not be created is tried again with the next call.
+    // If the creation fails, the next call repeats it.
     creating.catch(() => this.#sandboxes.delete(sessionId));
     return creating;
   }
 
-  /** It stops soon: sessions open no sandbox on it any more. */
+  /** Called before the host stops: sessions open no more sandboxes on it. */
   async drain(): Promise<void> {
     this.#isDraining = true;
-    await this.#say();
+    await this.#reportState();
   }
 
   async stop(): Promise<void> {
@@ -141,7 +141,7 @@ export class SandboxHost {
   async #create(sessionId: string, { subject, workspace }: SandboxOpening): Promise<SessionSandbox> {
     const row = await this.#options.catalog.sandboxes.get(sessionId);
     if (!row || row.host !== this.name) throw new Error('the sandbox of the session is on another host');
-    // One that could not be filled is left.
+    // A new folder for each attempt: a sandbox that could not be filled leaves its folder behind.
     const folder = path.join(this.#folder.path, `${row.id}-${this.#opened}`);
     const uid = this.environment().wall.hasOwnUser ? FIRST_UID + this.#opened : undefined;
     this.#opened += 1;
@@ -178,7 +178,7 @@ export class SandboxHost {
     await sandbox?.close();
   }
 
-  async #say(): Promise<void> {
+  async #reportState(): Promise<void> {
     const environment = this.#options.environment();
     const state: KernelHostState = this.#isDraining ? 'draining' : environment.state;
     await this.#options.catalog.kernelHosts.seen({
@@ -192,26 +192,26 @@ export class SandboxHost {
     });
   }
 
-  /** Kernels also end between calls. */
+  /** Updates the rows of the sandboxes, since kernels also end between calls. */
   async #noteSandboxes(): Promise<void> {
     const opened = await Promise.allSettled(this.#sandboxes.values());
-    // One that has moved to another host is swept.
+    // The sweep removes sandboxes that have moved to another host.
     await Promise.allSettled(opened.map(async (one) => one.status === 'fulfilled' && one.value.note()));
   }
 
-  /** What clients have had reset is done before the next call in any case; this frees the memory. */
+  /** Resets kernels for clients, to free the memory. The next call would do it in any case. */
   async #resetKernels(): Promise<void> {
     const sessions = await this.#options.catalog.sandboxes.withResets(this.name);
     const resets = [...sessions].map(async (sessionId) => {
       const sandbox = await this.#sandboxes.get(sessionId)?.catch(() => undefined);
       await sandbox?.reset();
     });
-    // What fails is repeated with the next round.
+    // The next round repeats failed resets.
     await Promise.allSettled(resets);
   }
 
   async #sweep(): Promise<void> {
-    // Those that are opened meanwhile are not in what the catalog says.
+    // Listed before the query, whose result lacks sandboxes that are opened meanwhile.
     const here = [...this.#sandboxes.keys()];
     const own = await this.#options.catalog.sandboxes.on(this.name);
     const unusedSince = Date.now() - UNUSED_MS;
@@ -224,10 +224,7 @@ export class SandboxHost {
   #every(ms: number, work: () => Promise<void>): void {
     const run = (): void => {
       work().catch((error: unknown) =>
-        this.#options.log.warn(
-          { err: errorMessage(error) },
-          'the kernel host cannot write to the catalog; it tries again',
-        ),
+        this.#options.log.warn({ err: errorMessage(error) }, 'the kernel host cannot write to the catalog; retrying'),
       );
     };
     this.#timers.push(setInterval(run, ms));

@@ -31,17 +31,17 @@ export interface SavedCallSources {
   mayOnServer: (subjectId: string, action: ServerAction) => Promise<boolean>;
 }
 
-/** What a save needs besides. */
+/** The services that only a save needs. */
 interface Saving {
   sandbox: Pick<SessionSandbox, 'runApart'>;
   loadToolset: () => Promise<CodeToolset>;
   signal: AbortSignal;
 }
 
-/** A call that cannot save or delete. The message tells the model what to do. */
+/** A tool cannot be saved or deleted. The message for the model contains what to do. */
 export class SavedToolError extends NamedError {}
 
-/** Saves a tool with the arguments of a call, which are what was approved. @throws SavedToolError */
+/** Saves a tool with the approved arguments of a call. @throws SavedToolError */
 export async function saveTool(
   sources: SavedCallSources,
   { call, input, spec }: CodeCall,
@@ -77,7 +77,7 @@ export async function deleteTool(
   throw new SavedToolError(`there is no saved tool ${moduleOf(name)}`);
 }
 
-/** Where the agent of a call saves. @throws SavedToolError */
+/** The owner of the tools that the agent of a call saves. @throws SavedToolError */
 async function findPlace(
   { catalog, mayOnServer }: SavedCallSources,
   { input, spec }: Pick<CodeCall, 'input' | 'spec'>,

@@ -4,20 +4,20 @@ import { NamedError } from '../../../lib/errors.ts';
 /** No kernel became free in time. */
 export class NoSeat extends NamedError {}
 
-/** The place of one kernel on its host. */
+/** The seat of one kernel on its host. */
 export interface Seat {
-  /** A cell runs, so that it is not taken from the kernel. */
+  /** Called when a cell runs: the kernel is not evicted. */
   use: () => void;
-  /** No cell runs. */
+  /** Called when no cell runs: the kernel may be evicted. */
   rest: () => void;
   leave: () => void;
 }
 
 /** A kernel that needs a seat. */
 interface Sitter {
-  /** Whose kernel it is. */
+  /** The subject that owns the kernel. */
   subject: string;
-  /** Its thread may have ended: it makes room before the kernels of others. */
+  /** Its thread may have ended, so it is evicted before other kernels. */
   isSubAgent: boolean;
   /** Ends the kernel. */
   evict: () => Promise<void>;
@@ -29,16 +29,16 @@ interface Taken extends Sitter {
 
 interface SeatsOptions {
   capacity: number;
-  /** How many kernels of one subject run. */
+  /** The maximum number of kernels of one subject. */
   perSubject: () => number;
   onEvict?: () => void;
-  /** How long a cell waits for another kernel to end, in milliseconds. */
+  /** How long a cell waits for a seat, in milliseconds. */
   waitMs?: number;
 }
 
 /**
- * How many kernels a host runs at once, and how many of each subject. The one that has rested for longest makes room for
- * another, those of sub-agents first: of the same subject, if that has as many as it may.
+ * Limits how many kernels a host runs at once, in total and per subject. If a limit is reached, the longest idle kernel
+ * is evicted, those of sub-agents first; at the limit of a subject, only its own kernels are.
  */
 export class Seats {
   readonly #options: SeatsOptions;
@@ -87,12 +87,12 @@ export class Seats {
     return { use: () => move(true), rest: () => move(false), leave };
   }
 
-  /** Whether the subject can have another kernel without the end of one. */
+  /** Whether the subject can have another kernel without an eviction. */
   hasRoomFor(subject: string): boolean {
     return this.#fullFor(subject) === undefined;
   }
 
-  /** The kernels of which one has to end before the subject gets another; undefined if none has. */
+  /** The kernels of which one has to end before the subject gets another one; undefined if there is a free seat. */
   #fullFor(subject: string): { kernels: Taken[]; whose: string } | undefined {
     const all = [...this.#taken];
     const own = all.filter((one) => one.subject === subject);

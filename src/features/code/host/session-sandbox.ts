@@ -35,16 +35,16 @@ import type { Seats } from './seats.ts';
 import { StoredVariables } from './stored-variables.ts';
 import { ThreadKernel } from './thread-kernel.ts';
 
-/** What code of Everturn gets that handles what is in a sandbox. */
+/** The limits of Everturn's own code that handles the contents of a sandbox. */
 const APART_LIMITS: KernelLimits = { memoryBytes: 1024 ** 3, cpus: 1, processes: 64, outputBytes: 64 * 1024 };
 const APART_MS = 30_000;
 
-/** For how many sub-agents variables are kept; those that were stored first are given up. */
+/** The number of sub-agents whose variables are kept; the oldest stored ones are dropped. */
 const MAX_SNAPSHOTS = 20;
 
-/** Kernels beside those of cells: they take no seats, and each as much memory as one. */
+/** Limits kernels beside those of cells: they take no seats, and each takes as much memory as one. */
 const apart = new KeyedSemaphore(2);
-/** By subject: one cannot keep the others waiting. */
+/** By subject, so that one subject cannot block the others. */
 const apartOfSubject = new KeyedSemaphore(1);
 
 interface SessionSandboxOptions {
@@ -61,9 +61,9 @@ interface SessionSandboxOptions {
   rows: Pick<Sandboxes, 'get' | 'keep' | 'keepSnapshots' | 'note' | 'resetsDone'>;
   /** The name of the host. */
   host: string;
-  /** Called with the seconds until a kernel was ready. */
+  /** Called with the seconds that the start of a kernel took. */
   onStart: (seconds: number) => void;
-  /** @throws Error that says why no kernel can be started */
+  /** @throws Error with the reason why no kernel can be started */
   wall: () => Wall;
   network: HostNetwork;
   /** See `kernelVariables`. */
@@ -72,46 +72,46 @@ interface SessionSandboxOptions {
 
 type WorkspaceLimits = Omit<CodeActions['workspace'], 'files' | 'instructions_file'>;
 
-/** What an agent has of a kernel. */
+/** The limits and settings of an agent for its kernel. */
 type KernelBounds = Pick<RunningCall, 'limits' | 'actions'>;
 
 /** The sandbox of a session on this host: its folders, and a kernel for each thread that runs code. */
 export class SessionSandbox {
   readonly id: string;
   readonly files: WorkspaceFiles;
-  /** What code imports, which it cannot change. */
+  /** The modules that code imports and cannot change. */
   readonly tools: ReadableFiles;
-  /** The skills of its agent, which code reads. */
+  /** The skills of the agents, which code reads. */
   readonly skills: ReadableFiles;
   readonly network: SandboxNetwork;
-  /** What no text of it shows. */
+  /** The values that are masked in all texts of the sandbox. */
   readonly hidden = new HiddenValues();
-  /** The turn whose cell each kernel has run last. */
+  /** The turn of the last cell of each kernel. */
   readonly lastTurns = new Map<string, string>();
   readonly #options: SessionSandboxOptions;
   readonly #folders: SandboxFolders;
   readonly #kernels = new Map<string, ThreadKernel>();
-  /** What the agent of each has at most. */
+  /** The bounds of each thread's agent. */
   readonly #wanted = new Map<string, KernelBounds>();
-  /** The stored variables of threads, those that were stored last at the end. */
+  /** The stored variables of threads; the last stored ones are at the end. */
   readonly #snapshots = new Map<string, KernelSnapshot>();
-  /** What the row of the sandbox has of the workspace, as far as the folder is up to date with it. */
+  /** The workspace in the row of the sandbox with which the folder is up to date. */
   #inRow: string | null = null;
   #stored: WorkspaceList | undefined;
-  /** The hashes of the modules that its folder has: those of servers' tools, and the saved ones. */
+  /** The hashes of the modules in its folder: of MCP tools, and of saved tools. */
   #modules: string | undefined;
   #saved: string | undefined;
-  /** The agents whose skills its folder has, as they were in this turn. */
+  /** The agents whose skills are in its folder, in their state of this turn. */
   #skills: { turnId: string; specs: Set<string> } = { turnId: '', specs: new Set() };
   #commands: CommandRunner | undefined;
-  /** What the model is to know of changes by clients. */
+  /** Notices for the model about changes by clients. */
   #notices: string[] = [];
   #calls = 0;
-  /** What the row has of the kernels. */
+  /** The state of calls and kernels that was last written into the row. */
   #noted = '';
-  /** The resets that were done last. */
+  /** The last completed resets. */
   #reset: string | null = null;
-  /** The row, with the files that are stored by it, is changed by one call at a time, and so are the modules. */
+  /** One call at a time changes the row with the stored files, or the modules. */
   readonly #alone = new KeyedSemaphore(1);
   /** Milliseconds since 1970. */
   #usedAt = Date.now();
@@ -135,29 +135,29 @@ export class SessionSandbox {
     return { folder: this.#folders.workspace, ...(uid !== undefined && { owner: { uid, gid: uid } }) };
   }
 
-  /** Whether a call or a kernel runs, or a call has ended later than at this time. */
+  /** Whether a call or a kernel runs, or a call has ended after this time. */
   isUsedSince(time: number): boolean {
     const hasKernel = [...this.#kernels.values()].some(({ isRunning }) => isRunning);
     return hasKernel || this.#calls > 0 || this.#usedAt > time;
   }
 
-  /** Runs a call in it, with the files as clients have changed them. */
+  /** Runs a call in the sandbox, after the changes of clients were applied to its files. */
   async use<T>(limits: WorkspaceLimits, call: () => Promise<T>): Promise<T> {
     this.#calls += 1;
     try {
       const bringUpToDate = () => this.#alone.run('', () => this.#bringUpToDate(limits));
-      // Code that has waited for people would be lost with an outage of the catalog.
+      // Retried, since an outage of the catalog would otherwise end code that has waited for people.
       await retryWhileUnavailable(bringUpToDate, NEVER_ABORTED);
       return await call();
     } finally {
       this.#calls -= 1;
       this.#usedAt = Date.now();
-      // The host repeats it from time to time.
+      // The host repeats this periodically.
       await this.note().catch(() => undefined);
     }
   }
 
-  /** Code runs on until this settles, although its call has returned. */
+  /** Marks the sandbox as used until `code` settles, since code continues after its call has returned. */
   async runsOn(code: Promise<unknown>): Promise<void> {
     this.#calls += 1;
     await code.catch(() => undefined);
@@ -166,14 +166,14 @@ export class SessionSandbox {
     await this.note().catch(() => undefined);
   }
 
-  /** Tells the catalog what runs in it, if that has changed. */
+  /** Writes the running calls and kernels into the catalog, if they have changed. */
   async note(): Promise<void> {
     await this.#alone.run('', async () => {
       if (this.#state() !== this.#noted) await this.#note();
     });
   }
 
-  /** Resets kernels as clients have asked for. */
+  /** Resets the kernels for which clients have requested it. */
   async reset(): Promise<void> {
     const { rows, sessionId } = this.#options;
     const row = await rows.get(sessionId);
@@ -186,8 +186,8 @@ export class SessionSandbox {
   }
 
   /**
-   * Gets the files that were stored on another host, or those that the agent gives. No code has run in it yet.
-   * @param row as it is in the catalog
+   * Restores the files that another host has stored, or writes those of the agent. Called before any code has run.
+   * @param row the row in the catalog
    */
   async fill(
     row: Pick<SandboxRow, 'workspace' | 'snapshots'>,
@@ -203,12 +203,12 @@ export class SessionSandbox {
     else for (const { path, base64 } of files) await this.files.write(path, Buffer.from(base64, 'base64'));
   }
 
-  /** Stores the files that have changed. Returns what of it the model does not know yet. */
+  /** Stores the changed files. Returns the notices that the model has not seen yet. */
   store(limits: WorkspaceLimits): Promise<string[]> {
     return this.#alone.run('', () => this.#store(limits));
   }
 
-  /** Writes the modules of the tools that code has, if they have changed. Returns their hash. */
+  /** Writes the modules of the code's tools, if they have changed. Returns their hash. */
   async writeModules(toolset: CodeToolset, saved: SavedModules): Promise<string> {
     const modules = toolset.modules(parsersAmong(saved.tools));
     await this.#alone.run('modules', async () => {
@@ -221,7 +221,7 @@ export class SessionSandbox {
     return hashOf([modules.hash, saved.hash]);
   }
 
-  /** Writes the skills of an agent, as they are when a turn first needs them. */
+  /** Writes the skills of an agent, in their state when a turn first needs them. */
   async writeSkills(
     { turnId, specHash }: Pick<CallToolInput, 'turnId' | 'specHash'>,
     load: () => Promise<SkillFile[]>,
@@ -230,7 +230,7 @@ export class SessionSandbox {
       const isSameTurn = this.#skills.turnId === turnId;
       if (isSameTurn && this.#skills.specs.has(specHash)) return;
       const files = await load();
-      // A sub-agent may have others than its parent, whose code runs meanwhile.
+      // In the same turn, the skills of other agents are kept: a sub-agent may run beside its parent's code.
       const before = isSameTurn ? [] : await readdir(this.#folders.skills);
       const names = files.map(([file]) => file.slice(0, file.indexOf('/')));
       await replaceFolders(this.#folders.skills, new Set([...before, ...names]), files);
@@ -238,14 +238,14 @@ export class SessionSandbox {
     });
   }
 
-  /** What code and commands have as environment. @throws Error: see `kernelVariables` */
+  /** The environment of code and commands. @throws Error: see `kernelVariables` */
   environment({ env: given }: Pick<CodeActions['kernel'], 'env'>): Record<string, string> {
     const { env, hidden } = this.#options.variables(given);
     this.hidden.add(hidden);
     return env;
   }
 
-  /** Hides values of the host that an earlier kernel has had. @throws Error that names one which the host does not have */
+  /** Hides values of the host that an earlier kernel has had. @throws Error with the name of a missing one */
   #hide(names: readonly string[]): void {
     const given = Object.fromEntries(names.map((name) => [name, `\${${name}}`]));
     this.hidden.add(this.#options.variables(given).hidden);
@@ -263,7 +263,7 @@ export class SessionSandbox {
     return this.#commands;
   }
 
-  /** The kernel of a thread. When it is started, it has the limits, the environment and the network that its agent has then. */
+  /** The kernel of a thread. It starts with the limits, environment and network of its agent at that time. */
   kernel(threadId: string, { limits, actions }: KernelBounds): ThreadKernel {
     const known = this.#kernels.get(threadId);
     const bounds = { limits, actions };
@@ -291,7 +291,7 @@ export class SessionSandbox {
     return kernel;
   }
 
-  /** Runs code in a kernel of its own, whose workspace has these files by their numbers, and nothing else. */
+  /** Runs code in a kernel of its own, whose workspace contains only these files, named by their numbers. */
   runApart(files: readonly Buffer[], code: string): Promise<CellEnd> {
     const { subject } = this.#options;
     return apartOfSubject.run(subject, () => apart.run('', () => this.#runApart(files, code)));
@@ -343,7 +343,7 @@ export class SessionSandbox {
     return [...this.#notices.splice(0), ...unknown];
   }
 
-  /** From now on, and until the last call has ended, no client changes the files. */
+  /** Applies the changes of clients, which are then locked out until the last call has ended. */
   async #bringUpToDate(limits: WorkspaceLimits): Promise<void> {
     const row = await this.#note();
     await this.#resetKernels(row);
@@ -354,13 +354,13 @@ export class SessionSandbox {
     this.#inRow = row.workspace;
   }
 
-  /** @param needed the blobs of the snapshot, if they are others than before */
+  /** @param needed the blobs of the snapshot, if they have changed */
   async #keepSnapshot(threadId: string, snapshot: KernelSnapshot | undefined, needed?: string[]): Promise<void> {
     const { rows, sessionId, host } = this.#options;
     const changed = new Map(this.#snapshots);
     changed.delete(threadId);
     if (snapshot) changed.set(threadId, snapshot);
-    // It was given up for those of other threads, and nothing holds its blobs any more.
+    // The snapshot was dropped for those of other threads, and its blobs are no longer referenced.
     if (snapshot && !needed && !this.#snapshots.has(threadId)) throw new Error('the stored variables were given up');
     const ofSubAgents = [...changed.keys()].filter((thread) => thread !== ROOT_THREAD);
     const dropped = ofSubAgents.slice(0, -MAX_SNAPSHOTS);
@@ -373,11 +373,11 @@ export class SessionSandbox {
     for (const [thread, kept] of changed) this.#snapshots.set(thread, kept);
   }
 
-  /** Returns the kernels that are to be started again now. */
+  /** Performs resets. Returns the kernels that have to be restarted now. */
   async #resetKernels({ resets }: { resets: string | null }): Promise<ThreadKernel[]> {
     if (resets === null) return [];
     const { rows, sessionId, host } = this.#options;
-    // A reset whose end was not noted is not done again: the kernel may have been used since.
+    // A reset whose end was not recorded is not repeated, since the kernel may have been used since.
     const reset = resets === this.#reset ? [] : resetsOf({ resets });
     this.#reset = resets;
     const stopped = reset.flatMap(({ threadId, stops, ends }) => {
@@ -386,7 +386,7 @@ export class SessionSandbox {
       return kernel ? [{ kernel, stops }] : [];
     });
     await Promise.all(stopped.map(({ kernel }) => kernel.stop('reset')));
-    // What is left of kernels on a lost host.
+    // The stored variables of kernels on a lost host.
     const left = reset.filter(({ threadId }) => !this.#kernels.has(threadId) && this.#snapshots.has(threadId));
     for (const { threadId } of left) {
       await this.#alone.run('snapshots', () => this.#keepSnapshot(threadId, undefined, []));
@@ -411,7 +411,7 @@ export class SessionSandbox {
     return row;
   }
 
-  /** What changes of it are written at once: not the memory, which always does. */
+  /** The state whose changes are written at once; without the memory, which changes constantly. */
   #state(): string {
     return JSON.stringify([this.#calls, this.kernels.map((state) => ({ ...state, memoryBytes: 0 }))]);
   }

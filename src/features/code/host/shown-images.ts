@@ -5,10 +5,10 @@ import { mediaTypeOf } from '../workspace/media-type.ts';
 import { longerSide } from './image-size.ts';
 import type { SessionSandbox } from './session-sandbox.ts';
 
-/** Providers scale larger images themselves, and count the tokens before. In pixels. */
+/** The longer side in pixels: providers scale down larger images, but count their tokens before. */
 const MAX_SIDE = 1_568;
 
-/** What providers take of one image, and what of one result is sent again with each further model call. */
+/** The limits of one image at providers, and of all images of a result, which each further model call sends again. */
 const MAX_IMAGE_BYTES = 3.5 * 1024 * 1024;
 const MAX_ALL_BYTES = 16 * 1024 * 1024;
 
@@ -18,7 +18,7 @@ export interface ShownImage {
   data: Buffer;
 }
 
-/** Prints for each image the scaled one, or an empty object. */
+/** Prints each image scaled, or an empty object. */
 const SCALE = `
 from io import BytesIO
 from IPython.display import display
@@ -43,9 +43,9 @@ for number in range(COUNT):
 `;
 
 /**
- * Images of code as models get them: scaled to 1,568 pixels on the longer side. The images are hostile, so that they are
- * decoded behind the wall of their sandbox, and only the header of what comes back is read here.
- * @returns the images, and how many of them the model cannot be shown
+ * The images of code for models: scaled to 1,568 pixels on the longer side. The images may be hostile, so they are
+ * decoded behind the wall of their sandbox, and only the headers of the results are read here.
+ * @returns the images, and the problems of those that the model cannot see
  */
 export async function shownImages(
   images: readonly ShownImage[],
@@ -87,7 +87,7 @@ async function scaledImages(
   }
 }
 
-/** Its type is that of its bytes: a provider rejects an image of another type than it claims. */
+/** An image as a file, with the type of its bytes: a provider rejects an image with another declared type. */
 export function fileOf({ data }: ShownImage): FileContent {
   return { name: 'file', mimeType: mediaTypeOf(data).mediaType, base64: data.toString('base64') };
 }

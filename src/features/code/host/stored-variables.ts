@@ -15,35 +15,35 @@ import { WorkspaceState } from '../workspace/workspace-state.ts';
 import { namesOf } from './cell-result.ts';
 import { removeTree } from './host-folder.ts';
 
-/** How long the result of a cell waits until its variables are stored. */
+/** How long the result of a cell waits for its variables to be stored. */
 const SAVE_MS = 10_000;
-/** How long a kernel has for it before it is interrupted: what it has stored by then is not lost. */
+/** The time after which a kernel that pickles its variables is interrupted; those stored until then are kept. */
 const PICKLE_MS = 8_000;
 const RESTORE_MS = 10_000;
 
-/** What the kernel keeps to: its variables, and their index. */
+/** The limits that the kernel observes for its variables and their index. */
 const LIMITS = { maxBytes: 257 * 1024 * 1024, maxFiles: 1_001 };
 const MAX_NAMES = 200;
 const CATALOG_SLOW = 'the catalog is too slow';
 
 interface StoredVariablesOptions extends SessionBlobs {
   threadId: string;
-  /** Folders of its kernels are made beside it: no code can replace them. */
+  /** The folder in which the folders of its kernels are made; no code can replace them. */
   root: string;
   uid: number | undefined;
-  /** Whether the agent wants variables to be stored, now. */
+  /** Whether the agent currently wants variables to be stored. */
   isOn: () => boolean;
-  /** As the catalog has it. */
+  /** The snapshot in the catalog. */
   snapshot: KernelSnapshot | undefined;
-  /** The variables of the kernel host that code has been given. */
+  /** The names of the host variables whose values code has had. */
   hidden: () => string[];
-  /** Hides their values, as long as the host has them. @throws Error if it does not */
+  /** Hides the values of host variables. @throws Error if the host no longer has one of them */
   hide: (names: readonly string[]) => void;
-  /** Writes it into the catalog. @param blobs those that it needs, if they are others. @throws Error that says why it could not */
+  /** Writes the snapshot into the catalog. @param blobs the ones it needs, if changed. @throws Error with the reason */
   write: (snapshot: KernelSnapshot | undefined, blobs?: string[]) => Promise<void>;
 }
 
-/** A kernel with the variables of the one before. */
+/** A new kernel, with the restored variables of the one before. */
 export interface StartedKernel {
   kernel: Kernel;
   /** Absent if none were stored. */
@@ -56,28 +56,28 @@ export interface RestoredVariables {
   count: number;
   lost: string[];
   lostCount: number;
-  /** They are not as the last cell has left them, since that has not succeeded. */
+  /** They are older than the last cell, which did not succeed. */
   isBehind: boolean;
 }
 
-/** A cell after which variables are stored, or not. */
+/** An ended cell, after which variables may be stored. */
 interface EndedCell extends Pick<KernelSnapshot, 'generation' | 'intactSince' | 'turnId'> {
   end: CellEnd;
 }
 
 /**
- * The variables of a thread's kernels, stored by content after each cell that succeeds. They are pickled and unpickled in
- * kernels alone: for this process they are files.
+ * The variables of a thread's kernels, stored by content after each cell that succeeds. They are pickled and unpickled
+ * only in kernels; this process handles them as files.
  */
 export class StoredVariables {
   readonly #options: StoredVariablesOptions;
   #snapshot: KernelSnapshot | undefined;
-  /** The folder of the kernel that runs, and what is stored of it. */
+  /** The variables folder of the running kernel, and its stored list. */
   #folder: string | undefined;
   #list: WorkspaceList | undefined;
-  /** The cell after which variables were stored last. */
+  /** The cell after which variables were last stored. */
   #storedAfter: EndedCell | undefined;
-  /** Changes of what is stored, one after the other: one that is late goes on after the result of its cell. */
+  /** Changes of the stored variables, one after the other. A late change continues after the result of its cell. */
   #changes: Promise<unknown> = Promise.resolve();
 
   constructor(options: StoredVariablesOptions) {
@@ -90,9 +90,9 @@ export class StoredVariables {
   }
 
   /**
-   * Starts a kernel, with the variables that are stored.
-   * @param start starts one that has this folder for its variables
-   * @throws BlobsUnavailable, or what `start` throws
+   * Starts a kernel with the stored variables.
+   * @param start starts a kernel with this folder for its variables
+   * @throws BlobsUnavailable, and the errors of `start`
    */
   async start(start: (folder?: string) => Promise<Kernel>): Promise<StartedKernel> {
     await this.#changes;
@@ -114,7 +114,7 @@ export class StoredVariables {
     };
   }
 
-  /** The kernel has begun with what was restored: from now on nothing else is lost. */
+  /** Records that a kernel has begun with the restored variables: the lost ones are no longer reported. */
   async began(
     { names, count }: RestoredVariables,
     { generation, intactSince }: Pick<KernelSnapshot, 'generation' | 'intactSince'>,
@@ -126,11 +126,11 @@ export class StoredVariables {
   }
 
   /**
-   * Stores the variables after a cell. What takes longer than 10 seconds goes on, and the model is told that they are not stored.
-   * @returns what the model should know, and how the kernel has ended if it did
+   * Stores the variables after a cell. After 10 seconds, it returns a notice that they are not stored, and continues.
+   * @returns notices for the model, and the end of the kernel if it has ended
    */
   async save(kernel: Kernel, cell: EndedCell): Promise<{ notices: string[]; kernelEnd?: KernelEnd }> {
-    // A kernel that was started while the agent did not want it has no place for them.
+    // There is no folder if the agent did not want variables to be stored when the kernel was started.
     const folder = this.#folder;
     const end = performance.now() + SAVE_MS;
     if (!this.#options.isOn() || folder === undefined) {
@@ -139,7 +139,7 @@ export class StoredVariables {
     }
     const within = <T>(work: Promise<T>): Promise<T> => withTimeout(leftUntil(end), work, CATALOG_SLOW);
     try {
-      // Those of earlier cells.
+      // Waits for the changes of earlier cells.
       await within(this.#changes);
       const { variables, exit, kernelEnd } = await kernel.keepVariables('save', { timeoutMs: PICKLE_MS });
       if (kernelEnd) {
@@ -156,8 +156,8 @@ export class StoredVariables {
   }
 
   /**
-   * A cell has ended, after which nothing is stored: what it has made would be lost. Its result waits for 10 seconds at most.
-   * @param end of these: see `performance.now()`
+   * Records a cell after which nothing is stored, so that its variables would be lost. Its result waits at most 10 s.
+   * @param end the end of this time: see `performance.now()`
    */
   async note(cell: EndedCell, end = performance.now() + SAVE_MS): Promise<void> {
     const noted = this.#change(() => this.#noteCell(cell));
@@ -166,19 +166,19 @@ export class StoredVariables {
 
   async #noteCell(ended: EndedCell): Promise<void> {
     const snapshot = this.#snapshot;
-    // It may have been stored too late for its result.
+    // The variables may have been stored after all, too late for the cell's result.
     if (!snapshot || this.#storedAfter === ended) return;
     const { end, ...cell } = ended;
     const known = new Set([...snapshot.kept, ...snapshot.others]);
     const others = [...snapshot.others, ...end.names.filter((name) => !known.has(name))];
-    // Names beyond the first 200 are not known.
+    // Names beyond the first 200 are unknown.
     const isWhole = end.nameCount <= MAX_NAMES && snapshot.keptCount <= MAX_NAMES;
     const otherCount = isWhole ? others.length : Math.max(snapshot.otherCount, end.nameCount - snapshot.keptCount);
     const changed = { others: others.slice(0, MAX_NAMES), otherCount, isBehind: true };
     await this.#note({ ...snapshot, ...cell, ...changed });
   }
 
-  /** The next kernel begins with nothing. */
+  /** Drops the stored variables: the next kernel begins without any. */
   drop(): Promise<void> {
     return this.#change(() => this.#drop());
   }
@@ -188,11 +188,11 @@ export class StoredVariables {
     if (!this.#snapshot) return;
     this.#snapshot = undefined;
     const forget = () => this.#options.write(undefined, []);
-    // Another host would begin with them.
+    // Otherwise, another host would begin with them.
     await retryWhileUnavailable(forget, NEVER_ABORTED).catch(() => undefined);
   }
 
-  /** Undefined if all is lost, which it also is if a kernel does not survive it. @throws BlobsUnavailable */
+  /** Restores variables; undefined if all are lost, also because this ended the kernel. @throws BlobsUnavailable */
   async #restore(
     { list, hidden }: KernelSnapshot,
     start: (folder: string) => Promise<Kernel>,
@@ -200,7 +200,7 @@ export class StoredVariables {
     try {
       this.#options.hide(hidden);
     } catch {
-      // The values would be shown.
+      // Values that can no longer be hidden must not be restored.
       return undefined;
     }
     const folder = await this.#makeFolder();
@@ -217,7 +217,7 @@ export class StoredVariables {
     return undefined;
   }
 
-  /** @param end until when the blob store has time: see `performance.now()` */
+  /** @param end the deadline of the blob store: see `performance.now()` */
   async #store(folder: string, variables: KeptVariables, cell: EndedCell, end: number): Promise<void> {
     const { threadId, hidden, write } = this.#options;
     const { generation, intactSince, turnId } = cell;
@@ -237,7 +237,7 @@ export class StoredVariables {
     return { list, files: filesIn(await readWorkspaceList(this.#options, list)) };
   }
 
-  /** Changes what is stored, after what was to be changed before. */
+  /** Changes the stored variables, after all earlier changes. */
   #change(change: () => Promise<void>): Promise<void> {
     const changed = this.#changes.then(change);
     this.#changes = changed.catch(() => undefined);
@@ -246,7 +246,7 @@ export class StoredVariables {
 
   async #note(snapshot: KernelSnapshot): Promise<void> {
     this.#snapshot = snapshot;
-    // Another host must not begin with variables that are behind. What else fails, this host knows.
+    // Retried, so that no other host begins with old variables. After other failures, this host has the new state.
     await retryWhileUnavailable(() => this.#options.write(snapshot), NEVER_ABORTED).catch(() => undefined);
   }
 
@@ -256,7 +256,7 @@ export class StoredVariables {
     return new WorkspaceState({ folder, ...owner, blobs, sessionId, limits: LIMITS });
   }
 
-  /** An empty one for the next kernel. */
+  /** Makes an empty folder for the next kernel. */
   async #makeFolder(): Promise<string> {
     await this.#removeFolder();
     const { root, uid } = this.#options;

@@ -11,36 +11,36 @@ import type { KernelState } from '../kernel-state.ts';
 import type { Seat, Seats } from './seats.ts';
 import type { RestoredVariables, StartedKernel, StoredVariables } from './stored-variables.ts';
 
-/** A kernel has taken the place of none, or of the one before, whose variables are lost, but for those that were stored. */
+/** The start of the first kernel, or of one after another kernel, whose variables are lost unless they were stored. */
 export type KernelBegin = { generation: number } | ({ generation: number; previousGeneration: number } & KernelRestart);
 
 export interface KernelRestart {
   reason: RestartReason;
   lost: string[];
   lostCount: number;
-  /** What of the variables of the one before was stored, if any were. */
+  /** The restored variables of the kernel before; absent if none were stored. */
   restored?: Pick<RestoredVariables, 'names' | 'count'>;
 }
 
 export interface Cell {
   id: string;
-  /** In which it runs. */
+  /** The turn in which it runs. */
   turnId: string;
   code: string;
   /** Milliseconds. */
   timeoutMs: number;
   /** The hash of the modules of its tools. */
   modules: string;
-  /** What the conversation knows of the kernel; undefined: nothing, so it relies on nothing. */
+  /** The kernel that the conversation has seen; undefined: none, so that the cell relies on no variables. */
   known: KnownKernel | undefined;
   /** Whether the conversation follows that of the kernel's last cell. */
   isOnBranch: boolean;
-  /** Interrupts it, or takes it from those that wait. */
+  /** Interrupts the cell, or removes it from the queue for a seat. */
   signal: AbortSignal;
   onOutput: RunOptions['onOutput'];
 }
 
-/** A cell has ended, or waits for what it has asked for. `begun`: the kernel that was started for it. */
+/** A cell has ended, or waits for the results of its calls. `begun`: the kernel that was started for it. */
 export type CellStep = RanCell | StoppedCell;
 
 export interface StoppedCell {
@@ -49,11 +49,11 @@ export interface StoppedCell {
   calls: KernelCall[];
 }
 
-/** How a cell has ended. */
+/** The end of a cell. */
 export interface RanCell {
   generation: number;
   begun?: KernelBegin;
-  /** `restart`: that of the kernel for this cell, if variables were restored. `stored`: what the next kernel begins with. */
+  /** `restart`: the restart for this cell, if variables were restored. `stored`: the variables of the next kernel. */
   end:
     | {
         exit: Exclude<Execution['exit'], 'stale' | 'not_started' | 'lost'>;
@@ -70,54 +70,54 @@ const INTERRUPTED = 'it was interrupted before it could start';
 interface ThreadKernelOptions {
   /** @param variables the folder for its variables, if they are to be stored */
   start: (variables?: string) => Promise<Kernel>;
-  /** What is kept of its variables. */
+  /** The stored variables of the thread. */
   variables: StoredVariables;
   seats: Seats;
-  /** Whose kernel it is. */
+  /** The subject that owns the kernel. */
   subject: string;
   isSubAgent: boolean;
   idleMs: number;
-  /** How long it is kept for a cell that waits. */
+  /** How long the kernel is kept for a waiting cell. */
   suspendMs: number;
 }
 
-/** A cell that waits for answers, in a kernel that is kept for it. */
+/** A cell that waits for replies, in a kernel that is kept for it. */
 interface WaitingCell {
   id: string;
   suspendTimer: NodeJS.Timeout;
   turnId: string;
-  /** Aborted when it waits no more. */
+  /** Aborted when it no longer waits. */
   over: AbortController;
 }
 
 /**
- * The kernel of a thread, which is started anew whenever it has ended. Each start is a generation, with the reason why the
- * one before is gone. A cell that relies on variables of an earlier generation does not run. One that waits for answers
- * keeps the kernel, until they are given, another cell is to run, or it has waited for too long.
+ * The kernel of a thread, which is restarted for the next cell after it has ended. Each start is a generation, with the
+ * reason why the one before has ended. A cell that relies on lost variables of an earlier generation does not run. A
+ * cell that waits for replies keeps the kernel until they arrive, another cell runs, or it has waited too long.
  */
 export class ThreadKernel {
   readonly #options: ThreadKernelOptions;
   #kernel: Kernel | undefined;
   #seat: Seat | undefined;
-  /** The generation of the kernel, or of the next one if it is gone; 0: there was none on this host. */
+  /** The generation of the kernel, or of the next one if it has ended; 0: there was none on this host. */
   #generation = 0;
-  /** No variable was lost since this generation. */
+  /** No variable was lost after the start of this generation. */
   #intactSince = 0;
   #names: Pick<CellEnd, 'names' | 'nameCount'> = { names: [], nameCount: 0 };
-  /** How a kernel has begun with stored variables, until a result has told the model. */
+  /** The restart of a kernel with stored variables, until a result has reported it to the model. */
   #restart: KernelRestart | undefined;
-  /** How many lost variables the result of the last cell has named, with which its kernel has ended. */
-  #toldLost: number | undefined;
-  /** Why the last kernel is gone. */
+  /** The number of lost variables in the result of the last cell, if its kernel has ended with it. */
+  #shownLost: number | undefined;
+  /** Why the last kernel has ended. */
   #ended: RestartReason = 'host_lost';
   #idleTimer: NodeJS.Timeout | undefined;
-  /** How a kernel has begun that was started ahead; it is reported with its first cell. */
-  #startedAhead: KernelBegin | undefined;
+  /** The start of a kernel that was started early; it is reported with its first cell. */
+  #startedEarly: KernelBegin | undefined;
   #waiting: WaitingCell | undefined;
   /** Milliseconds since 1970. */
   #usedAt = Date.now();
   #isBusy = false;
-  /** How often it was stopped. */
+  /** Counts the stops of kernels. */
   #stops = 0;
   /** Cells run one after the other. */
   #last: Promise<unknown> = Promise.resolve();
@@ -126,7 +126,7 @@ export class ThreadKernel {
     this.#options = options;
     const { snapshot } = options.variables;
     if (!snapshot) return;
-    // It was made on a host that is lost.
+    // The snapshot was stored on a host that is lost, and so is its kernel.
     this.#generation = snapshot.generation + 1;
     this.#intactSince = snapshot.intactSince;
   }
@@ -135,7 +135,7 @@ export class ThreadKernel {
     return this.#kernel !== undefined;
   }
 
-  /** Undefined if none was started. */
+  /** The state of the kernel; undefined if none was started. */
   get state(): KernelState | undefined {
     if (this.#generation === 0) return undefined;
     const { idleMs, suspendMs } = this.#options;
@@ -154,13 +154,13 @@ export class ThreadKernel {
     return ran;
   }
 
-  /** Why a cell does not wait any more; undefined if it does. */
+  /** Why a cell no longer waits; undefined if it does. */
   lossOf(id: string): string | undefined {
     if (this.#waiting?.id === id) return undefined;
     return `its kernel was ended or used for other code meanwhile (${this.#ended})`;
   }
 
-  /** Aborted when a cell that waits goes on, or is lost: nothing runs for it any more. */
+  /** Aborted when a waiting cell resumes or is lost: nothing runs for it any more. */
   whileWaiting(id: string): AbortSignal {
     return this.#waiting?.id === id ? this.#waiting.over.signal : AbortSignal.abort();
   }
@@ -170,12 +170,12 @@ export class ThreadKernel {
     return this.#kernel?.leftMs ?? 0;
   }
 
-  /** What a waiting cell has asked for is being done: its kernel is kept. */
+  /** Keeps the kernel of a waiting cell while its calls are executed. */
   keep(id: string): void {
     if (this.#waiting?.id === id) clearTimeout(this.#waiting.suspendTimer);
   }
 
-  /** Gives a waiting cell what it has asked for. @param spentMs how much of the wait counts against its time limit */
+  /** Sends a waiting cell the replies to its calls. @param spentMs the part of the wait that counts as running time */
   resume(
     { id, signal, turnId }: Pick<Cell, 'id' | 'signal' | 'turnId'>,
     answers: CallReply[],
@@ -196,22 +196,22 @@ export class ThreadKernel {
     await abandoned;
   }
 
-  /** Ends the kernel; the next one is of the next generation. Returns that. */
+  /** Ends the kernel. Returns the generation of the next one. */
   async reset(known: KnownKernel | undefined): Promise<number> {
     await this.stop('reset');
     this.#generation = this.#nextGeneration(known);
     return this.#generation;
   }
 
-  /** Starts the next kernel before a cell needs it, unless another one would have to end for it. */
+  /** Starts the next kernel before a cell needs it, unless another kernel would be evicted for it. */
   startAhead(): void {
     const { seats, subject } = this.#options;
     const started = this.#last.then(async () => {
       if (this.#kernel || !seats.hasRoomFor(subject)) return;
-      this.#startedAhead = await this.#start({ known: undefined, signal: NEVER_ABORTED });
+      this.#startedEarly = await this.#start({ known: undefined, signal: NEVER_ABORTED });
       this.#rest();
     });
-    // Its first cell finds out why, and starts it.
+    // After a failure, the first cell starts the kernel, or reports why it cannot.
     this.#last = started.catch(() => undefined);
   }
 
@@ -232,8 +232,8 @@ export class ThreadKernel {
     const { known, signal } = cell;
     if (signal.aborted) return this.#notStarted(INTERRUPTED);
     if (this.#generation > 0 && !cell.isOnBranch) await this.stop('fork');
-    let begun = this.#startedAhead;
-    this.#startedAhead = undefined;
+    let begun = this.#startedEarly;
+    this.#startedEarly = undefined;
     if (!this.#kernel) {
       try {
         begun = await this.#start(cell);
@@ -253,13 +253,13 @@ export class ThreadKernel {
     return { ...started, ...(await this.#runIn(cell)) };
   }
 
-  /** Whether a cell was written for variables that are gone. */
+  /** Whether a cell was written for variables that were lost. */
   #isStale(known: KnownKernel | undefined): boolean {
-    const told = this.#toldLost;
-    this.#toldLost = undefined;
+    const shown = this.#shownLost;
+    this.#shownLost = undefined;
     if (!known || known.isLost) return false;
-    // What could not be restored, although it was stored, was not told.
-    if (known.generation === this.#generation) return told !== undefined && (this.#restart?.lostCount ?? 0) > told;
+    // Variables that were stored but could not be restored were not reported.
+    if (known.generation === this.#generation) return shown !== undefined && (this.#restart?.lostCount ?? 0) > shown;
     return known.generation < this.#intactSince || known.generation > this.#generation;
   }
 
@@ -276,7 +276,7 @@ export class ThreadKernel {
       throw error;
     }
     const { kernel, restored } = started;
-    // Its thread has ended, or its host stops.
+    // `stop` was called meanwhile: the thread has ended, or the host stops.
     if (this.#stops !== stops) {
       seat.leave();
       await kernel.stop(this.#ended);
@@ -298,7 +298,7 @@ export class ThreadKernel {
     return { ...begun, ...this.#restart };
   }
 
-  /** The generation of the next kernel, which no conversation has seen. */
+  /** The generation of the next kernel, which no conversation has seen yet. */
   #nextGeneration(known: KnownKernel | undefined): number {
     const isNew = this.#generation > 0 && this.#generation >= (known?.generation ?? 0);
     return isNew ? this.#generation : (known?.generation ?? 0) + 1;
@@ -318,13 +318,13 @@ export class ThreadKernel {
       return await this.#inKernel(kernel, cell, run);
     } catch (error) {
       if (!(error instanceof KernelEnded)) throw error;
-      // It has ended since its last cell.
+      // The kernel has ended since its last cell.
       this.#gone(reasonOf(error.end));
       return await this.#run(cell);
     }
   }
 
-  /** Runs code until it ends or asks for something. */
+  /** Runs code until it ends or makes calls. */
   async #inKernel(
     kernel: Kernel,
     { id, signal, turnId }: Pick<Cell, 'id' | 'signal' | 'turnId'>,
@@ -362,12 +362,12 @@ export class ThreadKernel {
     if (!kernelEnd) return { generation: this.#generation, end: known };
     const { snapshot } = variables;
     this.#gone(reasonOf(kernelEnd));
-    this.#toldLost = snapshot?.otherCount;
-    // The result reports the end of the kernel, so that the next cell relies on the next one.
+    this.#shownLost = snapshot?.otherCount;
+    // The result reports the end of the kernel, so that the next cell relies on the next kernel.
     return { generation: this.#generation, end: { ...known, ...(snapshot && { stored: snapshot }) } };
   }
 
-  /** Interrupts a cell that waits for what the conversation does not give it any more. */
+  /** Interrupts a waiting cell that will get no more replies. */
   async #abandon(): Promise<void> {
     const kernel = this.#kernel;
     const waiting = this.#waiting;
@@ -388,7 +388,7 @@ export class ThreadKernel {
     return { generation: this.#generation, end: { exit: 'not_started', reason } };
   }
 
-  /** A kernel has ended. What people allow later must not be executed for code that is gone. */
+  /** Called when a kernel has ended. Calls that are approved later must not be executed for lost code. */
   #noteEnd(kernel: Kernel, end: KernelEnd): void {
     const isReportedByCell = this.#isBusy && !this.#waiting;
     if (this.#kernel !== kernel || isReportedByCell) return;
@@ -398,16 +398,16 @@ export class ThreadKernel {
   }
 
   #gone(reason: RestartReason): void {
-    // Of a kernel that no cell has seen, the next one takes the place.
-    if (!this.#startedAhead) this.#ended = reason;
-    if (this.#kernel && !this.#startedAhead) this.#generation += 1;
-    this.#startedAhead = undefined;
+    // A kernel that no cell has seen is replaced without a new generation.
+    if (!this.#startedEarly) this.#ended = reason;
+    if (this.#kernel && !this.#startedEarly) this.#generation += 1;
+    this.#startedEarly = undefined;
     this.#kernel = undefined;
     this.#seat?.leave();
     this.#seat = undefined;
   }
 
-  /** The kernel waits for the next cell. */
+  /** Called when no cell runs: starts the idle timer of the kernel. */
   #rest(): void {
     clearTimeout(this.#idleTimer);
     this.#isBusy = false;
@@ -419,6 +419,6 @@ export class ThreadKernel {
 }
 
 function reasonOf({ reason }: KernelEnd): RestartReason {
-  // It is stopped by this class alone, which then does not wait for its end.
+  // Only this class stops kernels, and then ignores this end; so another stop counts as a death.
   return reason === 'stopped' ? 'died' : reason;
 }

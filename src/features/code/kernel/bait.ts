@@ -6,11 +6,11 @@ import os from 'node:os';
 import path from 'node:path';
 import { PROXY_PORT } from './bubblewrap.ts';
 
-/** Things outside of a kernel's wall that any user of this machine may use, for what a kernel tries before it serves. */
+/** Objects outside of a kernel's wall that any user of this machine may use: a starting kernel tries to access them. */
 export interface Bait {
   file: string;
   socket: string;
-  /** An address of the loopback of this machine, at which something listens on the port that a sandbox has its proxy on. */
+  /** A loopback address of this machine with a listener on the port that the proxy has inside of a sandbox. */
   host: string;
   /** This process. */
   pid: number;
@@ -19,7 +19,7 @@ export interface Bait {
 const CONTENT = 'not for kernels';
 const MODE = 0o666;
 
-/** Lays a bait while something is started. @throws Error if that has changed the file */
+/** Provides a bait during `start`. @throws Error if the file was changed */
 export async function withBait(start: (bait: Bait) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'everturn-wall-'));
   const [file, socket] = [path.join(folder, 'file'), path.join(folder, 'socket')];
@@ -27,7 +27,7 @@ export async function withBait(start: (bait: Bait) => Promise<void>): Promise<vo
   const host = `127.${randomInt(1, 255)}.${randomInt(256)}.${randomInt(1, 255)}`;
   const onPort = createServer((client) => client.destroy()).unref();
   await Promise.all([writeFile(file, CONTENT), once(server.listen(socket), 'listening'), listens(onPort, host)]);
-  // The wall must hold, not the permissions. Not by the options of the calls above: the umask would apply.
+  // Open permissions, so that only the wall protects the bait. Set by `chmod`, since the umask limits the calls above.
   await Promise.all([chmod(folder, 0o755), chmod(file, MODE), chmod(socket, 0o777)]);
   try {
     await start({ file, socket, host, pid: process.pid });
@@ -45,7 +45,7 @@ async function listens(server: Server, host: string): Promise<void> {
   try {
     await once(server.listen(PROXY_PORT, host), 'listening');
   } catch (error) {
-    // A server of this machine listens at all addresses: it is a bait as well.
+    // A server that listens at all addresses of this machine serves as the bait, too.
     if (!(error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')) throw error;
   }
 }

@@ -3,8 +3,8 @@ import { SKILLS } from '../../../spec/workspace-path.ts';
 import type { SandboxFolders } from './sandbox-folders.ts';
 
 /**
- * What programs read of /etc to find libraries, other programs, the time, fonts and certificates, and what pip reads of the
- * system. None of it is a secret.
+ * The files in /etc that programs read to find libraries, other programs, the time, fonts and certificates, and that
+ * pip reads. None of them is secret.
  */
 export const SYSTEM_FILES = [
   '/etc/ld.so.cache',
@@ -19,7 +19,7 @@ export const SYSTEM_FILES = [
 const LIBRARIES = ['/lib', '/lib64', '/bin'];
 const DEVICES = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/urandom'];
 
-/** Where the folders of a sandbox are for its kernels. */
+/** The paths of a sandbox's folders inside of it. */
 export const SANDBOX_FOLDERS: SandboxFolders = {
   workspace: '/workspace',
   tools: '/tools',
@@ -28,13 +28,13 @@ export const SANDBOX_FOLDERS: SandboxFolders = {
   tmp: '/tmp',
 };
 
-/** Where a kernel that stores its variables has the folder for them. */
+/** The path inside of the folder in which a kernel stores its variables. */
 export const VARIABLES_PLACE = '/variables';
 
-/** Where the Python half of kernels is inside: a checkout below /tmp would be hidden by the sandbox's own. */
+/** The path inside of the Python half of kernels: a checkout below /tmp would be hidden by the sandbox's own /tmp. */
 export const PROGRAM_PLACE = '/everturn';
 
-/** Where a sandbox has its proxy: a port of its loopback, which has no other server, and behind it a socket of the host. */
+/** The proxy inside of a sandbox: a port of its loopback, which has no other server, and behind it a host socket. */
 export const PROXY_PORT = 3128;
 export const PROXY_SOCKET = '/proxy.sock';
 
@@ -42,24 +42,24 @@ interface SandboxOptions {
   folders: SandboxFolders;
   /** The folder of the Python half of kernels. */
   program: string;
-  /** Folders of this machine, readable inside under the same name. */
+  /** Folders of this machine that are readable inside under the same path. */
   readable: string[];
-  /** The socket of the proxy by which it reaches the network; undefined: it does not. */
+  /** The socket of the proxy to the network; undefined: no network. */
   proxy: string | undefined;
-  /** Whether this process is root: then the kernel changes its user inside, for which it needs two capabilities until then. */
+  /** Whether this process is root: then the kernel keeps two capabilities until it has changed its user inside. */
   isRoot: boolean;
 }
 
 /**
- * The arguments of bubblewrap before the program: the kernel sees its folders, the system's libraries and its interpreter,
- * and nothing else. There is no /proc: it would show more than any library needs.
+ * The arguments of bubblewrap before the program. The kernel can access only its folders, the system's libraries and
+ * its interpreter. There is no /proc, which would reveal more than any library needs.
  */
 export function bubblewrapArguments({ folders, program, readable, proxy, isRoot }: SandboxOptions): string[] {
   const inside = SANDBOX_FOLDERS;
   const options = [
     ['--unshare-ipc', '--unshare-pid', '--unshare-net', '--unshare-uts', '--hostname', 'kernel', '--die-with-parent'],
     isRoot ? ['--cap-drop', 'ALL', '--cap-add', 'CAP_SETUID', '--cap-add', 'CAP_SETGID'] : ['--unshare-user'],
-    // bubblewrap would create them for its own user only.
+    // Created here, since bubblewrap itself would create parent folders for its own user only.
     ...[inside.home, '/dev/shm', ...SYSTEM_FILES, ...readable].map((place) => ['--dir', path.dirname(place)]),
     ['--ro-bind', '/usr', '/usr'],
     ...[...LIBRARIES, ...SYSTEM_FILES].map((file) => ['--ro-bind-try', file, file]),
@@ -73,7 +73,7 @@ export function bubblewrapArguments({ folders, program, readable, proxy, isRoot 
     ['--ro-bind', folders.skills, inside.skills],
     ['--bind', folders.tmp, inside.tmp],
     folders.variables === undefined ? [] : ['--bind', folders.variables, VARIABLES_PLACE],
-    // Shared memory is on disk, too: a file system in memory would belong to no process whose memory is counted.
+    // Shared memory is on disk, too: the memory of a tmpfs would be counted for no process.
     ['--bind', folders.tmp, '/dev/shm'],
     ['--remount-ro', '/'],
     ['--chdir', '/'],

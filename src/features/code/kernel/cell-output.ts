@@ -4,16 +4,16 @@ import { withoutOpenEnd } from './masked-output.ts';
 
 /** How long output may be collected before it is passed on. */
 const FLUSH_MS = 100;
-/** As much is passed on at once. */
+/** This many collected characters are passed on at once. */
 const FLUSH_CHARACTERS = 65_536;
 /** An escape sequence whose end has not arrived. */
 // oxlint-disable-next-line no-control-regex -- it is about control characters
 const OPEN_ESCAPE = /\u001B(?:\[[\d;?]{0,64}|\][^\u0007\u001B]{0,512})?$/;
 
 interface CellOutputOptions {
-  /** What may not be shown in part, where output is cut. */
+  /** The values of which no beginning may remain where output is cut. */
   hidden?: { readonly values: readonly string[] } | undefined;
-  /** Called when output is cut, after what was passed on before. */
+  /** Called when output is cut, after the output before the cut was passed on. */
   onCut?: () => void;
 }
 
@@ -25,11 +25,11 @@ export class CellOutput {
   readonly #parts: OutputPart[] = [];
   #pending: OutputPart | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Whether the begin of an escape sequence waits for its end, by the channel. */
+  /** The beginnings of escape sequences whose ends have not arrived, by channel. */
   readonly #open = new Map<OutputPart['channel'], string>();
   #bytes = 0;
   #discardedBytes = 0;
-  /** Whether some of it was too much. */
+  /** Whether output was discarded because of the limit. */
   #isBounded = false;
 
   /** @param maxBytes of UTF-8; more is counted and discarded */
@@ -46,12 +46,12 @@ export class CellOutput {
     this.#append(channel, stripVTControlCharacters(all.slice(0, all.length - open.length)));
   }
 
-  /** Whether no more is kept. */
+  /** Whether further output is discarded. */
   get isFull(): boolean {
     return this.#room === 0;
   }
 
-  /** What follows was cut off: what may be the beginning of a hidden value at the end is taken away. */
+  /** Called when the rest was cut off: removes a possible beginning of a hidden value from the end. */
   cut(): void {
     this.flush();
     const last = this.#parts.at(-1);
@@ -96,12 +96,12 @@ export class CellOutput {
     this.#room -= keptBytes;
     this.#bytes += keptBytes;
     this.#discardedBytes += bytes - keptBytes;
-    // Not a character of the rest, even if a shorter one would fit.
+    // After a cut, nothing of the rest is kept, even if a shorter character would fit.
     if (keptBytes < bytes) this.#room = 0;
     return kept;
   }
 
-  /** Passes on what is collected. */
+  /** Passes on the collected output. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -113,7 +113,7 @@ export class CellOutput {
   }
 }
 
-/** The longest begin of a text that has at most so many bytes. */
+/** The longest beginning of a text that has at most this many bytes. */
 export function cutAt(bytes: number, text: string): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(bytes));
   return text.slice(0, read);

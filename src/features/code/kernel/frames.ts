@@ -6,17 +6,17 @@ import { kernelCalls, type CallReply } from './kernel-calls.ts';
 /** A display of 8 MiB in base64, and its frame. Calls of one frame have 8 MiB. */
 const MAX_FRAME_BYTES = 12 * 1024 * 1024;
 
-/** Longer ones are cut. */
+/** Longer names and messages are cut. */
 export const MAX_NAME_LENGTH = 256;
 export const MAX_MESSAGE_LENGTH = 4_096;
 
 const name = z.string().max(MAX_NAME_LENGTH);
 const count = z.int().nonnegative();
 
-/** What a display may be that becomes a file. */
+/** The types of displays that become files. */
 export const displayType = z.enum(['image/png', 'image/jpeg', 'image/svg+xml', 'text/html', 'application/json']);
 
-/** Which variables a task has kept, and which are lost, at most 200 of each by name. Values that run code can forge it. */
+/** The variables that a task has kept, and the lost ones, with at most 200 names each. Code of values can forge it. */
 const keptVariables = z.object({
   kept: z.array(name).max(200),
   keptCount: count,
@@ -26,11 +26,11 @@ const keptVariables = z.object({
 
 export type KeptVariables = z.infer<typeof keptVariables>;
 
-/** What a kernel sends. User code can forge each of them, because it runs in the same process. */
+/** The frames that a kernel sends. User code can forge all of them, because it runs in the same process. */
 const kernelFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ready'), pid: z.int().positive() }),
   z.object({ type: z.literal('failed'), reason: z.string().max(8192) }),
-  /** From now on the code can be interrupted. */
+  /** The code has started, and can be interrupted. */
   z.object({ type: z.literal('started'), id: z.string() }),
   z.object({
     type: z.literal('output'),
@@ -38,9 +38,9 @@ const kernelFrame = z.discriminatedUnion('type', [
     channel: z.enum(['stdout', 'stderr', 'display', 'error']),
     text: z.string(),
   }),
-  /** What follows the output so far is discarded. */
+  /** Further output is discarded. */
   z.object({ type: z.literal('cut'), id: z.string() }),
-  /** The code, or some of its threads, wait for the answers of these calls. `token`: what the cell was sent. */
+  /** The code, or some of its threads, wait for the replies to these calls. `token`: the one that the cell was sent. */
   z.object({ type: z.literal('calls'), id: z.string(), token: z.string(), calls: kernelCalls }),
   z.object({ type: z.literal('display'), id: z.string(), mediaType: displayType, data: z.string() }),
   z.object({
@@ -49,21 +49,21 @@ const kernelFrame = z.discriminatedUnion('type', [
     /** Whether the cell's mark was written into the output that is not in frames. */
     isMarked: z.boolean(),
     error: z.object({ name, message: z.string().max(MAX_MESSAGE_LENGTH) }).nullable(),
-    /** Whether the error is that a call was denied. */
+    /** Whether the error is the denial of a call. */
     isDenied: z.boolean(),
     defined: z.array(name).max(100),
     names: z.array(name).max(200),
     nameCount: count,
     discardedBytes: count,
     notices: z.array(z.string().max(1024)).max(100),
-    /** What a task with the variables has done; absent or null: nothing. */
+    /** The result of a task with the variables; absent or null: none. */
     variables: keptVariables.nullish(),
   }),
 ]);
 
 export type KernelFrame = z.infer<typeof kernelFrame>;
 
-/** Whether the wall stands. */
+/** The outcome of putting up the wall. */
 export type ReadyFrame = Extract<KernelFrame, { type: 'ready' | 'failed' }>;
 
 interface WallFrame {
@@ -79,15 +79,15 @@ interface WallFrame {
   sharesUser: boolean;
 }
 
-/** What it reaches the network by. */
+/** The access of a kernel to the network. */
 interface NetworkFrame {
-  /** Of its loopback, for the clients of code. */
+  /** A port of its loopback, for HTTP clients in code. */
   port: number;
-  /** The path of the proxy's socket, to which a process of the sandbox passes on what comes to the port. */
+  /** The path of the proxy's socket, to which a process of the sandbox forwards the connections to the port. */
   socket: string;
 }
 
-/** What a kernel is sent. */
+/** The frames that a kernel receives. */
 export type HostFrame =
   | {
       type: 'start';
@@ -102,15 +102,15 @@ export type HostFrame =
       variables: string | null;
     }
   | { type: 'run'; id: string; code: string; outputBytes: number; mark: string; token: string; modules: string }
-  /** Stores the variables of the user, or takes those that are stored. */
+  /** Stores the variables of the user, or restores the stored ones. */
   | { type: 'variables'; id: string; task: 'save' | 'restore'; mark: string }
-  /** Answers all calls of the last frame. */
+  /** The replies to all calls of the last frame. */
   | { type: 'results'; answers: CallReply[] };
 
 /**
  * Reads the frames of a kernel.
  *
- * @param onFrame gets each frame, or undefined for what is none
+ * @param onFrame gets each frame; undefined for an invalid line
  */
 export function frameReader(onFrame: (frame: KernelFrame | undefined) => void): LineReader {
   return new LineReader(MAX_FRAME_BYTES, (line, isWhole) => onFrame(isWhole ? parseFrame(line) : undefined));

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
 export interface GroupUsage {
-  /** Resident memory. What processes share is counted in each of them. */
+  /** Resident memory. Shared pages are counted in each process. */
   bytes: number;
   /** Their ids. */
   members: string[];
@@ -9,12 +9,12 @@ export interface GroupUsage {
 
 type Watcher = (usage: GroupUsage) => void;
 
-/** How often the memory of known processes is read. Code fills about 100 MiB in this time. */
+/** How often the memory of known processes is read. Code can fill about 100 MiB in this time. */
 const READ_MS = 50;
-/** New processes are looked for at each tenth reading: it takes about 10 µs per process of the machine. */
+/** Every tenth reading scans for new processes, which takes about 10 µs per process of the machine. */
 const READINGS_PER_SCAN = 10;
 
-/** Processes of the group that are none of the code: bubblewrap's own, and the one that watches a command. */
+/** The processes of a group that do not belong to the code: those of bubblewrap, and the watcher of a command. */
 const LAUNCHERS = 3;
 
 const watched = new Map<number, { onUsage: Watcher; members: string[] }>();
@@ -22,8 +22,8 @@ let timer: NodeJS.Timeout | undefined;
 let readings = 0;
 
 /**
- * Reports the memory and the number of processes of a process group every 50 ms, until the returned function is called. The
- * kernels of a process share one reading of /proc.
+ * Reports the memory and the number of processes of a process group every 50 ms, until the returned function is called.
+ * The kernels of a process share one reading of /proc.
  */
 export function watchGroup(group: number, onUsage: Watcher): () => void {
   watched.set(group, { onUsage, members: [String(group)] });
@@ -36,7 +36,7 @@ export function watchGroup(group: number, onUsage: Watcher): () => void {
   };
 }
 
-/** The processes of a group that have not ended. */
+/** The running processes of a group. */
 export function membersOf(group: number): string[] {
   return processIds().filter((pid) => {
     const found = groupOf(pid);
@@ -62,18 +62,18 @@ function processIds(): string[] {
 
 function groupOf(pid: string): { group: number; isZombie: boolean } | undefined {
   const stat = readProc(pid, 'stat');
-  // proc_pid_stat(5): the name of the program, in brackets, may contain any character; then follow state, parent and group.
+  // proc_pid_stat(5): the program's name in brackets may contain any character; then follow state, parent and group.
   const [state, , group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
-  // A zombie has neither memory nor files, and is a process until its parent has seen its end.
+  // A zombie has neither memory nor files, and remains until its parent has reaped it.
   return group === undefined ? undefined : { group: Number(group), isZombie: state === 'Z' };
 }
 
-/** Which limits a group exceeds, as texts. */
+/** The limits that a group exceeds, as texts. */
 export function exceeded(
   { bytes, members }: GroupUsage,
   { memoryBytes, processes }: { memoryBytes: number; processes: number },
 ): { memory?: string; processes?: string } {
-  // What forked processes share is counted only once by the slower reading.
+  // Only the slower reading counts the pages that forked processes share once.
   const hasTooMuch = bytes > memoryBytes && (sharedMemoryOf(members) || bytes) > memoryBytes;
   return {
     ...(hasTooMuch && { memory: `more than ${memoryBytes} bytes` }),
@@ -92,7 +92,7 @@ function bytesOf(members: string[], file: string, line: RegExp): number {
 
 /** How long a process has been ready to run without a processor, since its start; 0 if Linux does not count it. */
 export function processorDelayMs(pid: number): number {
-  // https://docs.kernel.org/scheduler/sched-stats.html: the time on a processor, then that of waiting for one, in nanoseconds.
+  // https://docs.kernel.org/scheduler/sched-stats.html: the running time, then the waiting time, in nanoseconds.
   const [, delay = '0'] = readProc(String(pid), 'schedstat')?.split(' ') ?? [];
   return Number(delay) / 1e6;
 }

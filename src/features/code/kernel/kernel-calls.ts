@@ -2,22 +2,22 @@ import { z } from 'zod';
 import { isJsonObject, parsedJson } from '../../../lib/json.ts';
 import { jsonShape } from '../../../lib/json-shape.ts';
 
-/** Calls of one cell, and those that it asks for at once. */
+/** The maximum calls of one cell, and of one frame. */
 export const MAX_CALLS = 1000;
 /** The records of a message have to fit into one payload of Temporal. */
 const MAX_BATCH = 32;
 const MAX_CALL_BYTES = 1024 * 1024;
 const MAX_ENVIRONMENT_BYTES = 256 * 1024;
 const MAX_NAME = 1024;
-/** Of Linux. */
+/** The limit of Linux. */
 const MAX_PATH = 4096;
-/** How deep arguments may be nested: what reads them is recursive. */
+/** The maximum nesting of arguments, whose readers are recursive. */
 const MAX_DEPTH = 64;
 
-/** What a cell asks for: a tool of an MCP server, or a command. `number` counts the calls of the cell from 1. */
+/** A call of a cell: a tool of an MCP server, or a command. `number` counts the calls of the cell from 1. */
 export type KernelCall = z.infer<typeof kernelCall>;
 
-/** The answer of a call: of a tool, of a command, or why there is none. */
+/** The reply to a call: the result of a tool or command, or the reason why there is none. */
 export type CallReply = { number: number } & (
   | { status: 'succeeded'; content: string; structured?: unknown }
   | { status: 'exited'; output: string; exitCode: number }
@@ -47,7 +47,7 @@ const kernelCall = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('tool'),
     number,
-    /** As the server and its list of tools name them. */
+    /** The original names of the server and the tool. */
     server: text(MAX_NAME),
     tool: text(MAX_NAME),
     /** A JSON object. */
@@ -59,7 +59,7 @@ const kernelCall = z.discriminatedUnion('kind', [
     /** A line for a shell, or a whole script. */
     text: text(MAX_CALL_BYTES),
     isScript: z.boolean(),
-    /** Where the kernel sees it. */
+    /** The path inside of the sandbox. */
     cwd: text(MAX_PATH),
     env: z.record(z.string(), z.string()).refine(isEnvironment),
   }),
@@ -68,7 +68,7 @@ const kernelCall = z.discriminatedUnion('kind', [
 /** The calls of a frame. */
 export const kernelCalls = z.array(kernelCall).min(1).max(MAX_BATCH);
 
-/** The calls of a running cell: which wait for their answers, and how many there were. */
+/** The calls of a running cell: those that wait for replies, and the number of all. */
 export class CellCalls {
   toolCalls = 0;
   commands = 0;
@@ -80,12 +80,12 @@ export class CellCalls {
     return this.#asked.promise;
   }
 
-  /** Whether calls wait for their answers. */
+  /** Whether calls wait for replies. */
   get isWaiting(): boolean {
     return this.#out.length > 0;
   }
 
-  /** Takes calls, which follow the last ones. False if they do not, or the last ones are not answered: they are forged. */
+  /** Takes the next calls. False if they are forged: their numbers do not follow, or earlier calls wait for replies. */
   take(calls: readonly KernelCall[]): boolean {
     const first = this.toolCalls + this.commands + 1;
     if (this.isWaiting || !calls.every((call, index) => call.number === first + index)) return false;
@@ -97,12 +97,12 @@ export class CellCalls {
     return true;
   }
 
-  /** The calls that were taken last are reported. */
+  /** Resolves `asked` with the calls that were taken last. */
   report(): void {
     this.#asked.resolve([...this.#out]);
   }
 
-  /** The calls that wait are answered: the next ones may come. */
+  /** Records the replies to the waiting calls, after which the next calls may follow. */
   answer(answers: readonly CallReply[]): void {
     const numbers = new Set(answers.map(({ number }) => number));
     const isComplete = numbers.size === this.#out.length && this.#out.every((call) => numbers.has(call.number));
@@ -111,7 +111,7 @@ export class CellCalls {
     this.#asked = Promise.withResolvers();
   }
 
-  /** Answers of the calls that wait, which say that there are none. */
+  /** Failure replies for the waiting calls. */
   refusals(message: string): CallReply[] {
     return this.#out.map(({ number }) => ({ number, status: 'failed', message }));
   }

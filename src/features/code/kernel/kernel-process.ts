@@ -16,13 +16,13 @@ import { limitsNetwork, NO_NETWORK, type Wall } from './wall.ts';
 
 /** The Python half of kernels and commands. */
 const PROGRAM_FOLDER = path.join(import.meta.dirname, 'python');
-/** It needs no packages. */
+/** The launcher needs no packages. */
 const LAUNCHER = ['-I', '-S', '-B', path.join(PROGRAM_FOLDER, 'own_group.py')];
-/** How much is kept of what the process writes before it is a kernel, such as errors of bubblewrap. */
+/** The kept characters of errors that the process writes during its start, such as those of bubblewrap. */
 const MAX_COMPLAINT = 4096;
 /** A start takes half a second on a quiet machine, and seconds on a loaded one. */
 const START_MS = 60_000;
-/** How long the end of killed processes and of their output is waited for. */
+/** How long to wait for the end of killed processes and of their output. */
 const DRAIN_MS = 2000;
 const POLL_MS = 5;
 
@@ -35,10 +35,10 @@ interface ProcessOptions {
 /** The processes of one kernel or one command: a process group, which none of them can leave. */
 export class KernelProcess {
   readonly channel: Duplex;
-  /** What the processes write that is not Python's `sys.stdout` or `sys.stderr`. */
+  /** The output of the processes outside of Python's `sys.stdout` and `sys.stderr`. */
   readonly output: Readable;
   readonly group: number;
-  /** How the process ended, as text, after its output has been read. */
+  /** Resolves after the output has been read, with a text about the end of the process. */
   readonly exited: Promise<string>;
   readonly #child: ChildProcess;
   #complaint = '';
@@ -53,7 +53,7 @@ export class KernelProcess {
     this.channel = channel;
     this.output = stdout;
     this.group = pid;
-    // A process that ends while it is written to.
+    // The process may end while it is written to.
     channel.on('error', () => undefined);
     stderr.setEncoding('utf8').on('data', (text: string) => {
       this.#complaint = (this.#complaint + text).slice(0, MAX_COMPLAINT);
@@ -61,7 +61,7 @@ export class KernelProcess {
     this.exited = this.#end(child, proxy);
   }
 
-  /** @param network what it may reach of the network, through a proxy that ends with it; undefined: nothing */
+  /** @param network the network that it may access through a proxy, which ends with it; undefined: none */
   static async spawn({ wall, folders, network }: ProcessOptions, program: 'start.py' | 'start_command.py') {
     if (network && !limitsNetwork(wall.isolation)) throw new Error(NO_NETWORK);
     const isSandbox = wall.isolation === 'sandbox';
@@ -91,13 +91,13 @@ export class KernelProcess {
   }
 
   /**
-   * Has the processes put up their wall.
+   * Starts the wall of the processes, and waits until it is up.
    *
-   * @param what they are
-   * @param ready what they answer
-   * @param ended how they end, as text
-   * @returns the id of the interpreter inside
-   * @throws Error with what failed
+   * @param what the kind of the processes
+   * @param ready resolves with their response
+   * @param ended resolves with a text about their end
+   * @returns the process id of the interpreter inside
+   * @throws Error with the failure
    */
   async putUpWall(
     setup: WallSetup,
@@ -115,38 +115,38 @@ export class KernelProcess {
     return end.pid;
   }
 
-  /** As a shell reports it: of a process that a signal has ended, 128 and the number of that. Known after `exited`. */
+  /** The exit code as in a shell: 128 plus the number of the signal that ended the process. Valid after `exited`. */
   get exitCode(): number {
     const { exitCode, signalCode } = this.#child;
     return exitCode ?? 128 + (signalCode ? os.constants.signals[signalCode] : 0);
   }
 
-  /** The program has ended. Processes that it has started may not have. */
+  /** Whether the program has ended. Processes that it has started may still run. */
   get hasExited(): boolean {
     return this.#hasExited;
   }
 
-  /** Ends all processes at once, those that are being forked, too. */
+  /** Ends all processes at once, including those that are being forked. */
   kill(): void {
-    // Afterwards the id of the group may be another's.
+    // Afterwards, another group may have the id.
     if (this.#hasExited) return;
-    // At first the process is not in its group, and alone.
+    // Right after its start, the process is not in its group yet, and has no children.
     signal(this.group, 'SIGKILL');
     signal(-this.group, 'SIGKILL');
   }
 
-  /** If the machine runs out of memory, Linux ends these processes before others. */
+  /** Makes Linux end these processes before others if the machine runs out of memory. */
   offerToOomKiller(): void {
     for (const pid of membersOf(this.group)) {
       try {
         writeFileSync(`/proc/${pid}/oom_score_adj`, '1000');
       } catch {
-        // It has ended, or belongs to a user that this process cannot act for.
+        // The process has ended, or belongs to a user for whom this process cannot act.
       }
     }
   }
 
-  /** The id of a process for this machine, from its id inside, where bubblewrap has made a namespace of ids. */
+  /** The id of a process on this machine, from its id in bubblewrap's namespace of process ids. */
   pidOutside(inside: number): number | undefined {
     const found = membersOf(this.group).find((pid) => {
       const ids = /^NSpid:\s+(.*)$/m.exec(readProc(pid, 'status') ?? '')?.[1]?.split(/\s+/) ?? [];
@@ -158,7 +158,7 @@ export class KernelProcess {
   async #end(child: ChildProcess, proxy: NetworkProxy | undefined): Promise<string> {
     const closed = once(child, 'close');
     await once(child, 'exit');
-    // Its children, which also hold its output open.
+    // Kills its children, which also keep its output open.
     signal(-this.group, 'SIGKILL');
     this.#hasExited = true;
     await proxy?.close();
@@ -166,14 +166,14 @@ export class KernelProcess {
     return child.signalCode ? `signal ${child.signalCode}` : `exit code ${child.exitCode}`;
   }
 
-  /** Killed processes have their memory and files until Linux has freed them. Those that only wait for their parent have not. */
+  /** Waits until Linux has freed the memory and files of the killed processes. Zombies have none. */
   async #groupEnd(): Promise<void> {
     const isThere = () => signal(-this.group, 0) && membersOf(this.group).length > 0;
     for (let waited = 0; waited < DRAIN_MS && isThere(); waited += POLL_MS) await sleep(POLL_MS);
   }
 }
 
-/** Signals a process, or a group by its negative id. Whether there is one. */
+/** Signals a process, or a group by its negative id. Returns whether it exists. */
 export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, name);

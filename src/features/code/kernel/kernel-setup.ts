@@ -10,15 +10,15 @@ const RANDOM = ['/dev/random', '/dev/urandom', '/dev/zero'];
 
 const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`;
 
-/** What the processes of a sandbox put up around themselves. */
+/** The wall that the processes of a sandbox put up around themselves. */
 export type WallSetup = Pick<StartFrame, 'type' | 'wall' | 'network' | 'limits' | 'bait'>;
 
 type StartFrame = Extract<HostFrame, { type: 'start' }>;
 
 /**
- * What a kernel is told first.
+ * The first frame for a kernel.
  *
- * @param folders those of the options, without links
+ * @param folders the folders of the options, with links resolved
  */
 export function kernelSetup(options: KernelOptions, folders: SandboxFolders, bait: Bait): StartFrame {
   const inside = foldersInside(options.wall, folders);
@@ -37,7 +37,7 @@ export function kernelSetup(options: KernelOptions, folders: SandboxFolders, bai
   };
 }
 
-/** Where the folders of a sandbox are behind its wall. */
+/** The paths of a sandbox's folders behind its wall. */
 export function foldersInside(wall: Wall, folders: SandboxFolders): SandboxFolders {
   if (wall.isolation !== 'sandbox') return folders;
   return folders.variables === undefined ? SANDBOX_FOLDERS : { ...SANDBOX_FOLDERS, variables: VARIABLES_PLACE };
@@ -46,7 +46,7 @@ export function foldersInside(wall: Wall, folders: SandboxFolders): SandboxFolde
 export function baseEnvironment({ network }: Pick<KernelOptions, 'network'>): Record<string, string> {
   const base = { PATH: '/usr/local/bin:/usr/bin:/bin', LANG: 'C.UTF-8', TERM: 'dumb', NO_COLOR: '1' };
   if (!network) return base;
-  // curl reads `http_proxy` in this form alone, and other programs one or the other.
+  // curl reads `http_proxy` only in lower case; other programs read one form or the other.
   const proxy = { HTTP_PROXY: PROXY_URL, HTTPS_PROXY: PROXY_URL, http_proxy: PROXY_URL, https_proxy: PROXY_URL };
   return { ...base, ...proxy };
 }
@@ -72,7 +72,7 @@ export function wallSetup(
   const variables = inside.variables === undefined ? [] : [inside.variables];
   const writable = [inside.workspace, inside.home, inside.tmp, ...variables, '/dev/null'];
   const readable = [...LIBRARIES, ...SYSTEM_FILES, ...RANDOM, ...wall.pythonFolders, inside.tools, inside.skills];
-  // A user that has other processes could not start any: the limit of the system counts all of them.
+  // The system counts all processes of a user: with a shared user, the limit could prevent the start of any process.
   const isCountedAlone = isSandbox || wall.hasOwnUser;
   return {
     type: 'start',
@@ -82,7 +82,7 @@ export function wallSetup(
         : {
             uid: user,
             gid: user,
-            // Whatever is in a sandbox may be read.
+            // All files inside of a sandbox may be read.
             read: isSandbox ? ['/'] : readable,
             write: isSandbox ? [...writable, '/dev/shm'] : writable,
             seesHost: !isSandbox,

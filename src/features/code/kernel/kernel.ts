@@ -31,36 +31,36 @@ export interface KernelLimits {
   cpus: number;
   /** Processes; where Linux counts them, their threads, too. */
   processes: number;
-  /** The output of one cell, in UTF-8. More is counted and discarded. */
+  /** The output of one cell, in UTF-8. Further output is counted and discarded. */
   outputBytes: number;
 }
 
 export interface KernelOptions {
   /** From `probeWalls`. */
   wall: Wall;
-  /** They exist, and belong to the user `uid` if there is one. No other user should be able to enter them. */
+  /** Existing folders, owned by the user `uid` if there is one. No other user should be able to enter them. */
   folders: SandboxFolders;
   /** The user of the sandbox, required if `wall.hasOwnUser`. Kernels of one sandbox share it. */
   uid?: number | undefined;
-  /** The environment of cells, in addition to `PATH`, `HOME`, `TMPDIR`, `LANG`, `TERM`, `NO_COLOR`, and those of the proxy. */
+  /** Variables of cells, in addition to `PATH`, `HOME`, `TMPDIR`, `LANG`, `TERM`, `NO_COLOR` and those of the proxy. */
   env: Record<string, string>;
-  /** What its code may reach of the network; unset: nothing. */
+  /** The network that its code may access; unset: none. */
   network?: AllowedNetwork | undefined;
-  /** What is hidden in all texts that leave the kernel, but for calls. */
+  /** The values that are masked in all texts that leave the kernel, except in calls. */
   hidden?: HiddenTexts | undefined;
   limits: KernelLimits;
 }
 
-/** What texts do not show. */
+/** Values that texts must not contain. */
 export interface HiddenTexts {
   values: readonly string[];
-  /** A text without the values: each is replaced. */
+  /** Replaces each of the values in a text. */
   mask: (text: string) => string;
 }
 
 const NOTHING_HIDDEN: HiddenTexts = { values: [], mask: (text) => text };
 
-/** A cell was given to a kernel that has ended. It has not run. */
+/** A cell was not run, because its kernel had ended. */
 export class KernelEnded extends NamedError {
   readonly end: KernelEnd;
 
@@ -72,7 +72,7 @@ export class KernelEnded extends NamedError {
 
 /** How long code may ignore an interrupt, without the time in which it waits for a processor. */
 const INTERRUPT_MS = 5000;
-/** Kept of what threads and processes of earlier cells write between two cells. */
+/** The kept bytes of output by threads and processes of earlier cells between two cells. */
 const MAX_STRAY_BYTES = 65_536;
 
 /** One stateful interpreter behind a wall. It runs one cell at a time. */
@@ -86,11 +86,11 @@ export class Kernel {
   /** The process of the interpreter. */
   #pid = 0;
   #cell: RunningCell | undefined;
-  /** Stands still while the cell waits for answers. */
+  /** The limit is paused while the cell waits for replies. */
   #limit: TimeLimit | undefined;
   #endInterruptLimit: (() => void) | undefined;
   #hasSignalled = false;
-  /** Whether the caller has got calls, which it has not answered. */
+  /** Whether the caller has received calls to which it has not replied yet. */
   #isSuspended = false;
   /** Set before the process is killed, or when it has ended by itself. */
   #end: KernelEnd | undefined;
@@ -118,9 +118,9 @@ export class Kernel {
   }
 
   /**
-   * Starts a kernel. When it is ready, its wall stands and has refused, from inside, what it must refuse.
+   * Starts a kernel. Once it is ready, tests from inside have confirmed that the wall refuses what it must.
    *
-   * @throws Error with what failed
+   * @throws Error with the failure
    */
   static async start(options: KernelOptions): Promise<Kernel> {
     const folders = await resolveFolders(options.folders);
@@ -140,13 +140,13 @@ export class Kernel {
     return this.#limit?.leftMs ?? 0;
   }
 
-  /** The memory of all its processes when it was measured last. */
+  /** The last measured memory of all its processes. */
   get memoryBytes(): number {
     return this.#memoryBytes;
   }
 
   /**
-   * Runs a cell until it ends or asks for calls. The end of the kernel is an end of the cell, too.
+   * Runs a cell until it ends or makes calls. The end of the kernel also ends the cell.
    *
    * @throws KernelEnded if the kernel had ended before
    */
@@ -165,8 +165,8 @@ export class Kernel {
   }
 
   /**
-   * Stores the variables of the user in the folder for them, or takes those that are stored there. Values run code of their
-   * own then, so that it is limited and interrupted like a cell. What they write is shown with the next cell.
+   * Stores the variables of the user in their folder, or restores them from there. This runs code of the values, so it
+   * is limited and interrupted like a cell. The output of this code is shown with the next cell.
    *
    * @throws KernelEnded if the kernel had ended before
    */
@@ -184,9 +184,9 @@ export class Kernel {
   }
 
   /**
-   * Answers all calls that the cell has asked for last, and runs it on. An interrupt has answered them before.
+   * Replies to all calls that the cell has made last, unless an interrupt already has, and continues the cell.
    *
-   * @param spentMs how much of the wait counts against the time limit, in milliseconds
+   * @param spentMs the part of the wait that counts against the time limit, in milliseconds
    */
   async resume(answers: CallReply[], { spentMs }: { spentMs: number }): Promise<CellStop> {
     const cell = this.#waitingCell();
@@ -194,12 +194,12 @@ export class Kernel {
     if (!isAnswered) cell.calls.answer(answers);
     if (this.#limit?.spend(spentMs)) this.#limit.start();
     else this.#signalInterrupt(cell, 'timeout');
-    // Afterwards, so that the code is interrupted where it waits.
+    // After an interrupt, so that the code is interrupted at the calls.
     if (!isAnswered) this.#send({ type: 'results', answers });
     return this.#nextStop(cell);
   }
 
-  /** Interrupts a cell that waits for answers, to its end. */
+  /** Interrupts a cell that waits for replies, and runs it to its end. */
   async abandon(): Promise<CellEnd> {
     const cell = this.#waitingCell();
     this.interrupt();
@@ -209,14 +209,14 @@ export class Kernel {
   }
 
   /**
-   * Raises KeyboardInterrupt in the running cell. The calls that it waits for, and those that it asks for afterwards, fail.
-   * A kernel that ignores it for 5 s, without the time in which it waits for a processor, is ended as `unresponsive`.
+   * Raises KeyboardInterrupt in the running cell. Its waiting and later calls fail. A kernel that ignores the interrupt
+   * for 5 s, without the time in which it waits for a processor, is ended as `unresponsive`.
    */
   interrupt(cause: InterruptCause = 'interrupted'): void {
     const cell = this.#cell;
     if (!cell) return;
     this.#signalInterrupt(cell, cause);
-    // Afterwards, so that the code is interrupted where it waits.
+    // After the interrupt, so that the code is interrupted at the calls.
     this.#refuseCalls(cell);
   }
 
@@ -248,7 +248,7 @@ export class Kernel {
   #take(frame: KernelFrame | undefined): void {
     if (!frame) this.#kill({ reason: 'died', detail: 'it has sent what is no frame' });
     else if (frame.type === 'ready' || frame.type === 'failed') this.#ready.resolve(frame);
-    // Others are forged, or of a cell whose end was forged.
+    // Other frames are forged, or belong to a cell whose end was forged.
     else if (frame.id === this.#cell?.id) this.#takeOfCell(this.#cell, frame);
   }
 
@@ -292,7 +292,7 @@ export class Kernel {
     this.#isStrayCut = false;
   }
 
-  /** What comes next: the calls of the cell, or its end. */
+  /** The next stop of the cell: calls, or its end. */
   async #nextStop(cell: RunningCell): Promise<CellStop> {
     this.#isSuspended = false;
     const stop = await Promise.race([
@@ -301,7 +301,7 @@ export class Kernel {
     ]);
     this.#isSuspended = stop.status === 'calls';
     if (stop.status === 'ended') {
-      // It has been started again if the code had ended before its calls were answered.
+      // The limit is running again if the code had ended before the replies to its calls.
       this.#limit?.stop();
       this.#cell = undefined;
     }
@@ -313,7 +313,7 @@ export class Kernel {
     return this.#cell;
   }
 
-  /** The cell has ended. */
+  /** Called when the cell has ended. */
   #rest({ names, nameCount }: CellEnd): void {
     this.#limit?.stop();
     this.#endInterruptLimit?.();
@@ -330,11 +330,11 @@ export class Kernel {
   }
 
   #signalInterrupt(cell: RunningCell, cause: InterruptCause): void {
-    // Its process id may be that of another program by now.
+    // Another program may have its process id now.
     if (this.#end) return;
     cell.interruptFor(cause);
     if (cell.hasCodeEnded) return;
-    // An interpreter that waits for code ignores interrupts: they could be meant for the cell before.
+    // An interpreter that waits for code ignores interrupts, which could be meant for the cell before.
     if (cell.runsCode) this.#raiseInterrupt();
     const detail = `an interrupt was ignored for ${INTERRUPT_MS / 1000} s`;
     const onIgnored = () => this.#kill({ reason: 'unresponsive', detail });

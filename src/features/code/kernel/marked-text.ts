@@ -7,7 +7,7 @@ export class MarkedText {
     this.#mark = mark;
   }
 
-  /** What can be told of the text so far, without the mark. The end of it is held back while it may be the begin of the mark. */
+  /** Adds a piece. Returns the text without the mark; an end that may be the beginning of the mark is held back. */
   push(piece: string): { text: string; isMarked: boolean } {
     const all = this.#held + piece;
     const at = all.indexOf(this.#mark);
@@ -20,7 +20,7 @@ export class MarkedText {
     return { text: all.slice(0, from), isMarked: false };
   }
 
-  /** What is held back. */
+  /** The text that is held back. */
   rest(): string {
     return this.#held;
   }

@@ -3,10 +3,10 @@ import type { HiddenTexts } from './kernel.ts';
 import { withoutOpenEnd } from './masked-output.ts';
 import type { CellEnd, Display } from './running-cell.ts';
 
-/** The end of a cell of which all texts are masked: also what output was cut into on its way. */
+/** The end of a cell with all texts masked, including hidden values that were cut before. */
 export function maskedEnd(end: CellEnd, hidden: HiddenTexts): CellEnd {
   const mask = (text: string): string => hidden.mask(text);
-  // One that is as long as it may be was probably cut.
+  // A text of the maximum length was probably cut.
   const maskAtMost = (max: number) => (text: string) =>
     mask(text.length < max ? text : withoutOpenEnd(text, hidden.values));
   const maskName = maskAtMost(MAX_NAME_LENGTH);
@@ -25,7 +25,7 @@ export function maskedEnd(end: CellEnd, hidden: HiddenTexts): CellEnd {
   };
 }
 
-/** Images have no texts. */
+/** A display with its text masked; images have none. */
 function maskedDisplay({ mediaType, data }: Display, mask: (text: string) => string): Display {
   if (mediaType === 'image/png' || mediaType === 'image/jpeg') return { mediaType, data };
   return { mediaType, data: Buffer.from(mask(data.toString())) };

@@ -1,12 +1,12 @@
 import type { OutputPart } from '../../../core/output-parts.ts';
 import type { HiddenTexts } from './kernel.ts';
 
-/** How many characters are held back beside four times the longest value: code can write beginnings of values without end. */
+/** The characters held back beside four times the longest value: code can write beginnings of values without end. */
 const MAX_HELD = 1_024;
 
 /**
- * Output that is masked as it is written: what may be the beginning of a hidden value waits until the rest is there. So readers
- * see what `mask` makes of the whole.
+ * Output that is masked as it is written: a possible beginning of a hidden value is held back until the rest has
+ * arrived, so that the result equals `mask` of the whole output.
  */
 export class MaskedOutput {
   readonly #hidden: HiddenTexts;
@@ -26,12 +26,12 @@ export class MaskedOutput {
     this.#pass({ channel, text: all.slice(0, shown) });
   }
 
-  /** The rest was cut off: what is held back may be the beginning of a value. */
+  /** Called when the rest was cut off: drops the held back text, which may be the beginning of a value. */
   cut(): void {
     this.#held = undefined;
   }
 
-  /** Nothing follows what is held back. */
+  /** Passes on the held back text when no output follows. */
   flush(): void {
     const held = this.#held;
     this.#held = undefined;
@@ -43,14 +43,14 @@ export class MaskedOutput {
   }
 }
 
-/** A text that was cut, without what may be the beginning of one of the values at its end. */
+/** A text that was cut, without a possible beginning of one of the values at its end. */
 export function withoutOpenEnd(text: string, values: readonly string[]): string {
   return text.slice(0, openFrom(text, values));
 }
 
 /**
- * Where the end of a text begins that may be continued to one of the values, without dividing a value that is complete; the
- * end of the text if that is too long to be held back.
+ * The index from which the end of a text may be the beginning of one of the values, without splitting a complete value;
+ * the length of the text if this end is too long to be held back.
  */
 function openFrom(text: string, values: readonly string[]): number {
   const max = MAX_HELD + 4 * Math.max(0, ...values.map(({ length }) => length));
@@ -67,7 +67,7 @@ function openFrom(text: string, values: readonly string[]): number {
   return from;
 }
 
-/** The length of the longest end of a text that is a prefix of the value, and not all of it. */
+/** The length of the longest end of a text that is a proper prefix of the value. */
 function openPrefixLength(text: string, value: string): number {
   for (let length = Math.min(text.length, value.length - 1); length > 0; length -= 1) {
     if (text.endsWith(value.slice(0, length))) return length;

@@ -15,11 +15,11 @@ const CONNECT_MS = 10_000;
 /** A connection over which nothing is sent for this time is closed. */
 const IDLE_MS = 300_000;
 
-/** Ports of `http` and, by `CONNECT`, of `https`. */
+/** The ports for `http` and, by `CONNECT`, for `https`. */
 const HTTP_PORT = 80;
 const HTTPS_PORT = 443;
 
-/** They concern one connection, or are made anew: RFC 9110, sections 7.6.1 and 11.7. */
+/** Fields that concern one connection, or are rewritten: RFC 9110, sections 7.6.1 and 11.7. */
 const NOT_FORWARDED = [
   'connection',
   'proxy-connection',
@@ -38,25 +38,25 @@ const NOT_FORWARDED = [
 export interface ProxyRules {
   /** Patterns of the hosts that may be reached, in lower case. */
   hosts: readonly string[];
-  /** Whether no connection may be made to an address of such a host. */
+  /** Whether connections to this address of such a host are refused. */
   refuses: (address: string) => boolean;
-  /** Takes a place among the connections of the sandbox until the returned function is called; undefined: there is none. */
+  /** Counts a connection of the sandbox until the returned function is called; undefined: there are too many. */
   take: () => (() => void) | undefined;
-  /** Looks a name up when it is the sandbox's turn. */
+  /** Queues the lookup of a name among those of all sandboxes. */
   inTurn: (lookUp: () => Promise<void>) => Promise<void>;
   log: Logger;
 }
 
-/** Why a request is not forwarded. The text is shown by most clients as the reason of the status. */
+/** Why a request is not forwarded. Most clients show the text as the reason of the status. */
 interface Refusal {
   status: number;
   text: string;
 }
 
 /**
- * What code behind a wall reaches of the network: a proxy outside, at a Unix socket that only its sandbox sees. It forwards
- * requests of `http` and tunnels of `CONNECT` to hosts that are allowed by name. It resolves the names itself, and connects to
- * no other address than the ones that it has checked.
+ * The network access of code behind a wall: a proxy outside, at a Unix socket that only its sandbox can access. It
+ * forwards `http` requests and `CONNECT` tunnels to hosts that are allowed by name. It resolves the names itself, and
+ * connects only to addresses that it has checked.
  */
 export class NetworkProxy {
   /** The path of the socket on this machine. */
@@ -67,7 +67,7 @@ export class NetworkProxy {
   readonly #opened: OpenFolder;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** Those that have found no place. */
+  /** The connections above the limit. */
   readonly #surplus = new WeakSet<Duplex>();
 
   private constructor(rules: ProxyRules, folder: string, opened: OpenFolder) {
@@ -86,14 +86,14 @@ export class NetworkProxy {
     );
   }
 
-  /** @param parent where its folder is made, which no other user can enter */
+  /** @param parent a folder that no other user can enter, in which the proxy makes its own folder */
   static async open(rules: ProxyRules, parent: string): Promise<NetworkProxy> {
     const folder = await mkdtemp(path.join(parent, 'proxy-'));
     const opened = await openFolder(folder);
     const proxy = new NetworkProxy(rules, folder, opened);
     await once(proxy.#server.listen(path.join(opened.place, path.basename(proxy.socket))), 'listening');
     proxy.#server.unref();
-    // The user of the sandbox is another than this one. Others do not pass through the folder.
+    // The sandbox has another user than this process. All others cannot enter the folder.
     await chmod(proxy.socket, 0o666);
     return proxy;
   }
@@ -116,7 +116,7 @@ export class NetworkProxy {
     });
   }
 
-  /** A request of `http`. Its target alone says where it goes: the field Host is written anew. */
+  /** Forwards an `http` request. Only its target determines the host; the field Host is rewritten. */
   #forward(incoming: IncomingMessage, response: ServerResponse): void {
     const refuse = ({ status, text }: Refusal): void => {
       if (!response.headersSent)
@@ -136,7 +136,7 @@ export class NetworkProxy {
         ...this.#address(host, HTTP_PORT),
         method: incoming.method,
         path: rest.startsWith('/') ? rest : `/${rest}`,
-        // With what frames its body: as part of another request, that would be read as the next one.
+        // Keeps the framing of the body, which the server would otherwise read as the next request.
         headers: [
           'host',
           host,
@@ -156,7 +156,7 @@ export class NetworkProxy {
     outgoing.on('error', (error) => refuse(unreachable(host, error)));
     outgoing.once('response', (answer) => {
       try {
-        // The reason and the fields are another server's: what they must not contain is an error here.
+        // Throws if the fields of the other server contain invalid characters.
         response.writeHead(answer.statusCode ?? 0, forwarded(answer));
       } catch {
         outgoing.destroy(new Error('its answer is none of http'));
@@ -174,7 +174,7 @@ export class NetworkProxy {
     const refuse = ({ status, text }: Refusal): void => {
       const fields = `content-type: text/plain\r\ncontent-length: ${text.length + 1}\r\nconnection: close`;
       client.end(`HTTP/1.1 ${status} ${text}\r\n${fields}\r\n\r\n${text}\n`);
-      // Otherwise its end would not be seen.
+      // Otherwise the end of the client would not be detected.
       client.resume();
     };
     incoming.socket.setTimeout(IDLE_MS, () => client.destroy());
@@ -193,7 +193,7 @@ export class NetworkProxy {
       server.setTimeout(IDLE_MS, () => server.destroy(new Error('nothing was sent')));
       client.write('HTTP/1.1 200 Connection established\r\n\r\n');
       server.write(head);
-      // A direction that ends leaves the other one open.
+      // The regular end of one direction leaves the other one open.
       const end = (error: Error | null | undefined): void => {
         if (!error) return;
         client.destroy();
@@ -204,7 +204,7 @@ export class NetworkProxy {
     });
   }
 
-  /** The host of a request, if it may be reached. */
+  /** The host of a request, or why it is refused. */
   #admit(
     { socket }: IncomingMessage,
     { given, port, only }: { given: string; port: string; only: number },
@@ -241,11 +241,11 @@ export class NetworkProxy {
   }
 }
 
-/** The fields of a message that go to the other side. */
+/** The fields of a message that are forwarded. */
 function forwarded({ rawHeaders, headers }: IncomingMessage): string[] {
   const named = headers.connection?.toLowerCase().split(',') ?? [];
   const dropped = new Set([...NOT_FORWARDED, ...named.map((name) => name.trim())]);
-  // Without it the body would be read as the next message.
+  // Kept even if `Connection` lists it: without it, the body would be read as the next message.
   dropped.delete('content-length');
   return rawHeaders.flatMap((name, i) => {
     return i % 2 === 0 && !dropped.has(name.toLowerCase()) ? [name, rawHeaders[i + 1] ?? ''] : [];

@@ -11,7 +11,7 @@ import { NoWall, type Wall } from './wall.ts';
 
 const run = promisify(execFile);
 
-/** What `sandbox` and `confined` need. */
+/** The requirements of `sandbox` and `confined`. */
 const REMEDY =
   'Install bubblewrap and let its users make namespaces, or run Linux 6.2 or newer with Landlock: see "Walls" in ' +
   'docs/code-actions.md';
@@ -21,28 +21,28 @@ const DESCRIBE_MS = 60_000;
 const PROBE_UID = 65_534;
 const PROBE_LIMITS = { memoryBytes: 512 * 1024 * 1024, cpus: 1, processes: 64, outputBytes: 1024 };
 
-/** Prints where the interpreter and its packages are. */
+/** Prints the folders of the interpreter and its packages. */
 const DESCRIBE = `
 import json, sys, IPython
 print(json.dumps({"version": sys.version_info[:2], "folders": [sys.prefix, sys.base_prefix, *sys.path]}))
 `;
 const description = z.object({ version: z.tuple([z.int(), z.int()]), folders: z.array(z.string()) });
 
-/** Which walls a caller wants: `auto` is the strongest that holds. */
+/** The wall that a caller wants: `auto` is the strongest one that passes the test. */
 export type WantedWall = 'auto' | 'bwrap' | 'landlock' | 'none';
 
 /**
- * The wall of this machine, found by starting a kernel behind it, which tries from inside what the wall must refuse.
+ * The wall of this machine, tested by a kernel that is started behind it and tries what the wall must refuse.
  *
  * @param python an interpreter, 3.10 or newer, with IPython
- * @throws NoWall with what is missing
+ * @throws NoWall with the missing requirement
  */
 export async function probeWalls(python: string, wanted: WantedWall): Promise<Wall> {
   const pythonFolders = await foldersOf(python);
   const isRoot = process.geteuid?.() === 0;
   const sandbox: Wall = { isolation: 'sandbox', hasOwnUser: isRoot, python, pythonFolders };
   const confined: Wall = { ...sandbox, isolation: 'confined' };
-  // Other users cannot read an interpreter that is in root's home.
+  // For an interpreter in root's home, which other users cannot read.
   const sharing: Wall = { ...confined, hasOwnUser: false };
   if (wanted === 'none') return { ...sharing, isolation: 'none' };
   const candidates = {

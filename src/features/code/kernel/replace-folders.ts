@@ -4,11 +4,11 @@ import { codeOf } from '../workspace/entry.ts';
 import { withBuildFolder } from '../../../lib/build-folder.ts';
 
 /**
- * Replaces folders in one that kernels only read. A kernel that reads at the same time gets the files before, or those
- * that are new, or, for the moment between two renames, none. Other folders are kept.
+ * Replaces folders in `parent`, which kernels only read. A kernel that reads at the same time gets the old files, the
+ * new ones or, between two renames, none. Other folders are kept.
  *
- * @param names of the folders; one without files is removed
- * @param files by their paths in `parent`
+ * @param names the folders to replace; a folder without files is removed
+ * @param files the new files, by their paths in `parent`
  */
 export async function replaceFolders(
   parent: string,
@@ -34,10 +34,10 @@ async function moveIfThere(from: string, to: string): Promise<void> {
   }
 }
 
-/** The user of the sandbox, who reads it, is another one. Not by `mkdir`, whose mode the umask limits. */
+/** Writes a file that the user of the sandbox, another one, can read. Uses `chmod`, since the umask limits `mkdir`. */
 async function writeReadable(root: string, file: string, content: string | Buffer): Promise<void> {
   const names = file.split('/');
-  // Callers have checked them. This process may write anywhere.
+  // Callers have checked the names, too; checked again, since this process may write anywhere.
   if (names.some((name) => ['', '.', '..'].includes(name)))
     throw new Error(`${JSON.stringify(file)} is no path of a file`);
   const folders = names.slice(0, -1);

@@ -7,14 +7,14 @@ import type { displayType, KernelFrame, KeptVariables } from './frames.ts';
 import { CellCalls, type KernelCall } from './kernel-calls.ts';
 import { MarkedText } from './marked-text.ts';
 
-/** Why a kernel is no more. */
+/** Why a kernel has ended. */
 export interface KernelEnd {
   reason: 'died' | 'out_of_memory' | 'unresponsive' | 'stopped';
-  /** How the process ended, or the reason that `stop` was given. */
+  /** How the process ended, or the reason in the call of `stop`. */
   detail: string;
 }
 
-/** What a cell has displayed that becomes a file. */
+/** A display of a cell that becomes a file. */
 export interface Display {
   mediaType: z.infer<typeof displayType>;
   data: Buffer;
@@ -27,37 +27,37 @@ export interface CellEnd {
   kernelEnd?: KernelEnd;
   /** The exception that ended the code. */
   error?: { name: string; message: string };
-  /** What the code has written and displayed, and its traceback, in the order of arrival; neighbours are of different channels. */
+  /** The printed and displayed texts and the traceback, in order of arrival; adjacent parts have different channels. */
   parts: OutputPart[];
-  /** Bytes of UTF-8 that the code has written, with those that were discarded because `outputBytes` were reached. */
+  /** The bytes (UTF-8) of the output, including those that were discarded because of the limit `outputBytes`. */
   outputBytes: number;
   discardedBytes: number;
   /** At most 20 of 8 MiB. */
   displays: Display[];
-  /** Calls that it has asked for. */
+  /** The numbers of its tool calls and commands. */
   toolCalls: number;
   commands: number;
   /** New and changed variables, at most 100. */
   defined: string[];
-  /** All variables of the user, at most 200, and their number. After the end of the kernel: those before the cell. */
+  /** The names of all variables of the user, at most 200, and their number; before the cell if the kernel has ended. */
   names: string[];
   nameCount: number;
-  /** What a task with the variables has done; absent for a cell. */
+  /** The result of a task with the variables; absent for a cell. */
   variables?: KeptVariables;
-  /** What a reader should know, without `[everturn] `. They are reported to `onOutput`, and are no parts. */
+  /** Notices for readers, without `[everturn] `. They are passed to `onOutput`, and are not in `parts`. */
   notices: string[];
   startedAt: Date;
-  /** With the time in which it waited for answers. */
+  /** Includes the time in which it waited for replies. */
   durationMs: number;
 }
 
-/** A cell has ended, or it waits for the answers of its calls. */
+/** A cell has ended, or waits for the replies to its calls. */
 export type CellStop = { status: 'ended'; end: CellEnd } | { status: 'calls'; calls: KernelCall[] };
 
 export interface RunOptions {
-  /** Milliseconds until the code is interrupted, without the time in which it waits for answers. */
+  /** Milliseconds until the code is interrupted, without the time in which it waits for replies. */
   timeoutMs: number;
-  /** The hash of the modules in the folder of the tools, by which a kernel notices that they have changed. */
+  /** The hash of the modules in the folder of the tools, by which a kernel detects their changes. */
   modules?: string;
   /** Gets the output as it arrives, at most 0.1 s later. */
   onOutput: (part: OutputPart) => void;
@@ -77,18 +77,18 @@ export type Names = Pick<CellEnd, 'names' | 'nameCount'>;
 
 const MAX_DISPLAYS = 20;
 const MAX_DISPLAY_BYTES = 8 * 1024 * 1024;
-/** How long output that is not in frames is waited for after the end of the code. User code can prevent that it ends. */
+/** How long to wait for output that is not in frames after the end of the code. User code can prevent its end. */
 const MARK_MS = 1000;
 
 /** A cell from the start of its code to its last output. */
 export class RunningCell {
   readonly id: string;
-  /** It follows the last output that is not in frames. */
+  /** The mark follows the last output that is not in frames. */
   readonly mark = `\0${randomBytes(16).toString('hex')}\0`;
-  /** Names the cell in its calls. */
+  /** Identifies the cell in its calls. */
   readonly token = randomBytes(16).toString('hex');
   readonly calls = new CellCalls();
-  /** When the code waits, it is flushed; when what follows was cut off, it is cut. */
+  /** It is flushed when the code waits, and cut when later output was cut off. */
   readonly output: CellOutput;
   readonly #end = Promise.withResolvers<CellEnd>();
   readonly ended = this.#end.promise;
@@ -115,12 +115,12 @@ export class RunningCell {
     this.output = new CellOutput(outputBytes, onOutput, cut);
   }
 
-  /** The code is being interrupted. The first cause counts. */
+  /** Records why the code is interrupted. The first cause counts. */
   interruptFor(cause: InterruptCause): void {
     if (!this.hasCodeEnded) this.#cause ??= cause;
   }
 
-  /** Takes a frame that names this cell. */
+  /** Takes a frame of this cell. */
   take(frame: Exclude<Extract<KernelFrame, { id: string }>, { type: 'calls' }>): void {
     if (this.#endFrame) return;
     if (frame.type === 'started') this.#hasStarted = true;
@@ -152,7 +152,7 @@ export class RunningCell {
     return this.#cause !== undefined;
   }
 
-  /** The kernel has ended, and the cell with it. */
+  /** Ends the cell because its kernel has ended. */
   endWith(kernelEnd: KernelEnd): void {
     this.output.add('stdout', this.#marked.rest());
     this.output.cut();
@@ -161,7 +161,7 @@ export class RunningCell {
 
   #display({ mediaType, data }: DisplayFrame): void {
     const isTooMuch = this.#displays.length >= MAX_DISPLAYS || (data.length * 3) / 4 > MAX_DISPLAY_BYTES + 2;
-    // The kernel keeps to the limits and says so: this is forged.
+    // The kernel observes the limits and reports when they are reached, so a larger display is forged.
     if (!isTooMuch) this.#displays.push({ mediaType, data: Buffer.from(data, 'base64') });
   }
 

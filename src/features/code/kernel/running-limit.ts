@@ -1,12 +1,12 @@
-/** The longest wait for a processor that a limit is extended by: code can make a process wait by its others. */
+/** The maximum extension of a limit for waits for a processor: code can cause such waits by other processes. */
 const MAX_DELAY_MS = 55_000;
 const RECHECK_MS = 50;
 
 /**
- * Calls `onReached` after this time, without that in which a process waits for a processor: on a loaded machine, code that
- * has not run since has ignored nothing.
+ * Calls `onReached` after this time, not counting the time in which a process waits for a processor: on a loaded
+ * machine, code that has not run meanwhile has ignored nothing.
  *
- * @param delayMs how long the process has waited for a processor since it was started
+ * @param delayMs the time for which the process has waited for a processor since its start
  * @returns a function that ends the limit
  */
 export function limitRunning(ms: number, delayMs: () => number, onReached: () => void): () => void {

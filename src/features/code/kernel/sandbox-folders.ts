@@ -28,16 +28,16 @@ export async function makeSandboxFolders(root: string, uid: number | undefined):
   await mkdir(root, { recursive: true });
   await Promise.all(Object.values(folders).map((folder) => mkdir(folder, { recursive: true })));
   if (uid !== undefined) {
-    // Not its tools and skills, which kernels only read.
+    // Without tools and skills, which kernels only read.
     await Promise.all([root, folders.workspace, folders.home, folders.tmp].map((folder) => chown(folder, uid, uid)));
   }
-  // Not by `mkdir`, whose mode the umask limits: the user of the sandbox must be able to read what another user owns.
+  // By `chmod`, since the umask limits the mode of `mkdir`: the user of the sandbox must be able to read these folders.
   await Promise.all([folders.tools, folders.skills].map((folder) => chmod(folder, 0o755)));
   await chmod(root, 0o700);
   return folders;
 }
 
-/** The folders without links: a wall allows what a path leads to when it is put up. */
+/** The folders with links resolved: a wall allows the targets that paths have when it is put up. */
 export async function resolveFolders(folders: SandboxFolders): Promise<SandboxFolders> {
   const { workspace, tools, skills, home, tmp, variables } = folders;
   return {

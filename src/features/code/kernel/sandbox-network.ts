@@ -4,23 +4,23 @@ import { isPrivateAddress } from '../../../lib/private-address.ts';
 import { isWithinMaximum, type NetworkMaximum } from '../../../spec/host-pattern.ts';
 import { NetworkProxy } from './network-proxy.ts';
 
-/** How many connections the kernels and commands of one sandbox have at once. */
+/** The maximum number of concurrent connections of the kernels and commands of one sandbox. */
 const MAX_CONNECTIONS = 128;
 
 /**
- * Names are looked up in threads of the process, of which there are four for all of its work. A name server that does not
- * answer keeps one for many seconds.
+ * Limits concurrent lookups: names are looked up in the four threads that the process has for all of its work, and a
+ * name server that does not respond blocks one for many seconds.
  */
 const lookups = new KeyedSemaphore(2);
 
 interface HostNetworkOptions {
   maximum: NetworkMaximum;
-  /** Whether the names of hosts may lead to private addresses. */
+  /** Whether the names of hosts may resolve to private addresses. */
   allowPrivate: () => boolean;
   log: Logger;
 }
 
-/** What the operator of a kernel host lets code reach. */
+/** The network that the operator of a kernel host permits for code. */
 export class HostNetwork {
   readonly #options: HostNetworkOptions;
 
@@ -32,7 +32,7 @@ export class HostNetwork {
     return this.#options.log;
   }
 
-  /** Those of an agent's hosts that the operator allows now, which may be fewer than when the agent was accepted. */
+  /** The hosts of an agent that the operator currently allows: possibly fewer than when the agent was accepted. */
   within(patterns: readonly string[]): string[] {
     return patterns.filter((pattern) => isWithinMaximum(pattern, this.#options.maximum));
   }
@@ -42,7 +42,7 @@ export class HostNetwork {
   }
 }
 
-/** What one kernel or command may reach. */
+/** The network that one kernel or command may access. */
 export interface AllowedNetwork {
   openProxy: () => Promise<NetworkProxy>;
 }
@@ -54,13 +54,13 @@ export class SandboxNetwork {
   readonly #lookups = new KeyedSemaphore(1);
   #connections = 0;
 
-  /** @param folder in which its proxies have their sockets, and which exists */
+  /** @param folder an existing folder for the sockets of its proxies */
   constructor(host: HostNetwork, folder: string) {
     this.#host = host;
     this.#folder = folder;
   }
 
-  /** What a kernel or a command may reach whose agent allows these hosts; undefined: nothing. */
+  /** The network of a kernel or command whose agent allows these hosts; undefined: none. */
   allowing(patterns: readonly string[]): AllowedNetwork | undefined {
     const hosts = this.#host.within(patterns);
     if (hosts.length === 0) return undefined;

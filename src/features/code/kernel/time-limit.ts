@@ -1,11 +1,11 @@
-/** A limit of time that can stand still. */
+/** A time limit that can be paused. */
 export class TimeLimit {
   #remainingMs: number;
   readonly #onReached: () => void;
   #timer: NodeJS.Timeout | undefined;
   #startedAt = 0;
 
-  /** It stands still until `start`. @param onReached is called once */
+  /** The limit is paused until `start`. @param onReached called once */
   constructor(ms: number, onReached: () => void) {
     this.#remainingMs = ms;
     this.#onReached = onReached;
@@ -23,12 +23,12 @@ export class TimeLimit {
     this.#remainingMs -= performance.now() - this.#startedAt;
   }
 
-  /** Milliseconds, while it stands still. */
+  /** The remaining milliseconds; valid while the limit is paused. */
   get leftMs(): number {
     return this.#remainingMs;
   }
 
-  /** Counts time that has passed while it stood still. False if the limit is reached. */
+  /** Counts time that has passed during the pause. False if the limit is reached. */
   spend(ms: number): boolean {
     this.#remainingMs -= ms;
     return this.#remainingMs > 0;

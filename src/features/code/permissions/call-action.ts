@@ -16,7 +16,7 @@ const OF_TOOLS: ReadonlyMap<string, CallAction['type']> = new Map<string, CallAc
   ...FILE_TOOLS.map(({ name, action }) => [name, action] as const),
 ]);
 
-/** What a call of a model does, in an agent that acts in code; undefined for a tool on which rules do not decide. */
+/** The action of a model's call, in an agent that acts in code; undefined for a tool to which no rules apply. */
 export function callActionOf(info: ToolInfo): CallAction | undefined {
   switch (info.type) {
     case 'mcp':
@@ -28,7 +28,7 @@ export function callActionOf(info: ToolInfo): CallAction | undefined {
   }
 }
 
-/** What is decided on, with the arguments of the call; undefined if these are not what the action needs. */
+/** The action to decide on, from the arguments of the call; undefined if the action needs other arguments. */
 export function permissionAction(
   { type, isOpaque }: CallAction,
   info: ToolInfo,
@@ -49,7 +49,7 @@ export function permissionAction(
     case 'shell':
     case 'shell_script': {
       const text = type === 'shell' ? args.command : args.script;
-      // Only a parser knows the commands inside it; what is decided here is the text.
+      // The decision here is about the text only: the commands inside are available only to a parser.
       return typeof text === 'string'
         ? { type: 'shell', text, isOpaque: isOpaque === true || type === 'shell_script', commands: [] }
         : undefined;
@@ -57,7 +57,7 @@ export function permissionAction(
   }
 }
 
-/** What a person decides on who answers a call that waits. */
+/** The action on which a person decides with the answer to a waiting call. */
 export function pendingAction({ action }: Pick<PendingCall, 'action'>): PermissionAction | undefined {
   return action && permissionAction(action, action.info, argumentsOf(action));
 }

@@ -11,7 +11,7 @@ import type { PermissionAction } from './permission-action.ts';
 import { READ_ONLY } from './read-only.ts';
 import type { PermissionRules, RuleTarget } from './rule-rows.ts';
 
-/** Where calls are made. */
+/** The origin of calls. */
 interface Calls {
   sessionId: string;
   subAgent?: SubAgent | undefined;
@@ -24,7 +24,7 @@ export interface RuleSources {
   permissionRules: Pick<PermissionRules, 'in'>;
 }
 
-/** The rules on the calls of an agent that acts in code: those of the agent, and those that users have made. */
+/** The rules for the calls of an agent that acts in code: its own, and those of users. */
 export class CodeRules implements CallRules {
   readonly #rules: readonly AppliedRule[];
 
@@ -47,7 +47,7 @@ export class CodeRules implements CallRules {
   }
 }
 
-/** The rules that count for calls now; undefined if the agent does not act in code. */
+/** The rules that currently apply to calls; undefined if the agent does not act in code. */
 export async function codeRules(
   { sessions, permissionRules }: RuleSources,
   spec: AgentSpec,
@@ -63,7 +63,7 @@ export async function codeRules(
   return new CodeRules([...ofAgent, ...stored.map(({ rule }) => ({ ...rule, isOfAgent: false }))]);
 }
 
-/** Where the rules of users count for calls. */
+/** The targets of the user rules that apply to calls. */
 function placesOf(session: SessionRow, { sessionId, subAgent, cell }: Calls): RuleTarget[] {
   const agentName = agentOf(session, subAgent);
   return [
@@ -73,7 +73,7 @@ function placesOf(session: SessionRow, { sessionId, subAgent, cell }: Calls): Ru
   ];
 }
 
-/** The registered agent whose calls are those of a thread; undefined for a draft, and if it is not known. */
+/** The registered agent that makes the calls of a thread; undefined for a draft, and if it is unknown. */
 export function agentOf(
   session: Pick<SessionRow, 'agent_name' | 'agent_version'>,
   subAgent: Pick<SubAgent, 'agent' | 'depth'> | undefined,

@@ -1,4 +1,4 @@
-/** A command with each run of blanks outside of quotes as one, and none at its ends: so commands are compared. */
+/** The form in which commands are compared: single blanks outside of quotes, and none at the ends. */
 export function collapseBlanks(command: string): string {
   let collapsed = '';
   let quote: string | undefined;

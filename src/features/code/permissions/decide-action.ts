@@ -5,42 +5,42 @@ import { collapseBlanks } from './collapse-blanks.ts';
 import { fitsPath } from './path-pattern.ts';
 import { resolvePath, type CommandPiece, type PermissionAction } from './permission-action.ts';
 
-/** What decides whether a rule matches. */
+/** The part of a rule that determines whether it matches. */
 type MatchingRule = RulePattern & {
   effect: RuleEffect;
-  /** The commands that fit it, and that it does not match. */
+  /** Excludes commands that fit the pattern. */
   excepts?: (command: string) => boolean;
 };
 
 /** A rule that may apply to a call. */
 export type AppliedRule = MatchingRule &
   Pick<PermissionRule, 'expires_at'> & {
-    /** It is in the agent's spec. */
+    /** The rule is from the agent's spec. */
     isOfAgent: boolean;
   };
 
-/** What the rules say of a call. */
+/** The decision of the rules on a call. */
 export interface RuledDecision {
   decision: RuleEffect;
-  /** Whether a rule of the agent matches: users do not lift what an agent's `approvals` deny. */
+  /** Whether a rule of the agent matches: rules of users cannot lift denials by an agent's `approvals`. */
   isOfAgent: boolean;
 }
 
 /**
- * How long the rules may take for one call, in milliseconds of processor time: commands come from code, and rules from
- * users. Those that are not reached in time may match, so that a person decides.
+ * How long matching may take for one call, in milliseconds of processor time: commands come from code, and rules from
+ * users. Rules that are not reached in time count as possible matches, so that a person decides.
  */
 const MAX_MATCHING_MS = 100;
 
 /** Longer rules are compared as a whole: the wildcards of a script are part of it. */
 const MAX_PATTERN_LENGTH = 500;
 
-/** Rules that ask or deny may be about a longer command, so that a person decides; none with wildcards allows it. */
+/** For a longer command, rules that ask or deny make a person decide; a rule with wildcards never allows it. */
 const MAX_COMMAND_LENGTH = 32_768;
 
 /**
- * What the rules that match say of an action: `deny` before `ask` before `allow`, whatever their scope. Undefined if none
- * matches.
+ * The decision of the matching rules on an action: `deny` before `ask` before `allow`, whatever their scope. Undefined
+ * if none matches.
  * @param now milliseconds since 1970
  */
 export function decisionByRules(
@@ -71,7 +71,7 @@ function isLong(action: PermissionAction): boolean {
   return action.type === 'shell' && action.text.length > MAX_COMMAND_LENGTH;
 }
 
-/** Whether a rule matches an action. One that does not allow matches also what may be meant. */
+/** Whether a rule matches an action. Rules that ask or deny also match actions that could be meant. */
 export function matchesRule(rule: MatchingRule, action: PermissionAction): boolean {
   if (rule.action !== action.type) return false;
   if ('tool' in rule) return action.type === 'tool' && fitsWildcards(rule.tool, `${action.server}/${action.name}`);
@@ -87,11 +87,11 @@ function matchesPath({ path: pattern, effect }: { path: string; effect: RuleEffe
   const isAbsolute = pattern.startsWith('/');
   if ('inside' in resolved) return !isAbsolute && fitsPath(pattern, resolved.inside);
   if (isAbsolute) return fitsPath(pattern, resolved.outside);
-  // Without namespaces the workspace has another path as well: what is denied or asked about below it is so there.
+  // Without namespaces, the workspace also has its path on the host, to which rules that ask or deny apply, too.
   return effect !== 'allow' && fitsPath(`**/${pattern}`, resolved.outside.slice(1));
 }
 
-/** What is opaque is allowed as a whole, or with everything. */
+/** Whether a rule allows a piece. An opaque piece is allowed only by an equal pattern, or by `*`. */
 function allowsCommand(
   { command: pattern, excepts }: { command: string; excepts?: MatchingRule['excepts'] },
   { text, isOpaque }: CommandPiece,
@@ -100,7 +100,7 @@ function allowsCommand(
   return !isOpaque && fitsCommand(pattern, text) && excepts?.(text) !== true;
 }
 
-/** Whether a rule that asks or denies is about a command, or about one inside it; however its words are quoted. */
+/** Whether a rule that asks or denies fits a piece, or a command inside it, however the words are quoted. */
 function concernsCommand(pattern: string, { text, commands }: CommandPiece): boolean {
   if (pattern === '*' || pattern === text) return true;
   return [text, ...commands].some((command) => {

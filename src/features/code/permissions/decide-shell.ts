@@ -7,13 +7,13 @@ import type { CommandPiece } from './permission-action.ts';
 
 interface DecidedCommand {
   piece: CommandPiece;
-  /** It is a whole script, which only an equal rule allows, or one that allows everything. */
+  /** Whether it is a whole script, which only an equal rule, or a rule for everything, allows. */
   isScript: boolean;
   spec: AgentSpec;
   rules: Pick<CodeRules, 'decideAction'>;
 }
 
-/** A tool of agents that act in code, of which their `approvals` say this. */
+/** A tool of agents that act in code, with the default from their `approvals`. */
 export function codeTool(name: string, byDefault: 'allow' | 'ask' | 'deny'): AgentTool {
   return {
     name,
@@ -29,7 +29,7 @@ export function codeTool(name: string, byDefault: 'allow' | 'ask' | 'deny'): Age
   };
 }
 
-/** Decides on a piece of a command line, or on a script: by the rules, and by policies that name the tool `shell`. */
+/** Decides on a piece of a command line or on a script, by the rules and by policies for the tool `shell`. */
 export function decideShell({ piece, isScript, spec, rules }: DecidedCommand): Decision {
   const { text, commands, isOpaque } = piece;
   const action = { type: 'shell' as const, text, commands, isOpaque: isOpaque || isScript };

@@ -10,8 +10,8 @@ import { codeRules, type RuleSources } from './code-rules.ts';
 import { codeTool } from './decide-shell.ts';
 
 /**
- * Decides on a call of a file tool once more if its path leads elsewhere by links: what a rule allows, or a person has
- * seen, is the path as it was written. Nobody is asked now: the model is told to name the other path.
+ * Decides again on a call of a file tool whose path leads elsewhere by links: rules and people have decided on the path
+ * as written. If a person would have to approve it and none has, the error asks the model to name the other path.
  */
 export function linkCheck(
   { name, action }: Pick<FileTool, 'name' | 'action'>,

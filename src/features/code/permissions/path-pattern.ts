@@ -1,8 +1,8 @@
 import { fitsWildcards } from '../../../tools/decision-policy.ts';
 
 /**
- * Whether a pattern fits a path: `*` and `?` match within one name, `**` as a name any number of them, at the end of a
- * pattern at least one. Both are relative, or both absolute. At most as many steps as the product of their lengths.
+ * Whether a pattern fits a path: `*` and `?` match within one name, `**` as a name matches any number of them, at the
+ * end of a pattern at least one. Both are relative or both absolute. Takes at most the product of their lengths.
  */
 export function fitsPath(pattern: string, path: string): boolean {
   const names = path.split('/');
@@ -10,7 +10,7 @@ export function fitsPath(pattern: string, path: string): boolean {
     .split('/')
     .flatMap((part, i, all) => (part === '**' && i === all.length - 1 ? ['**', '*'] : [part]));
   let [p, n] = [0, 0];
-  /** Where the last `**` was, and the names up to which it reaches. */
+  /** The index of the last `**`, and the number of names up to the end of its match. */
   let [star, reach] = [-1, 0];
   while (n < names.length) {
     const part = parts[p];

@@ -1,10 +1,10 @@
 import { collapseBlanks } from './collapse-blanks.ts';
 import type { AppliedRule } from './decide-action.ts';
 
-/** Not git, whose configuration names programs that it runs, and can be written by code without a decision. */
+/** Without git: it runs programs that its configuration names, which code can write without a decision. */
 const COMMANDS = 'pwd whoami id uname date uptime which ls tree stat file du df wc cat head tail ps';
 
-/** What the shell makes words of that this text does not have. */
+/** Characters by which the shell makes other words than those in the text. */
 const EXPANDS = /[$`{}]/;
 
 /** `--output`, also shortened as GNU programs accept it, and `-o`, also among other short options. */
@@ -13,10 +13,10 @@ const WRITES = /^(?:--ou|-[a-z]*o)/i;
 /** `-s`, `--set`, or a time without an option. */
 const SETS_DATE = /^(?:--s|-[a-z]*s|\d)/i;
 
-/** Compiles a file of patterns, and writes it. */
+/** Options of `file` that compile a file of patterns, and write it. */
 const COMPILES = /^(?:--c|-[a-z]*C)/;
 
-/** The rules of the preset `read_only`: commands that read, without options that write; files with secrets are asked about. */
+/** The rules of the preset `read_only`: allow commands that only read, and ask before files with secrets are read. */
 export const READ_ONLY: readonly AppliedRule[] = [
   ...COMMANDS.split(' ').flatMap((name) => {
     return [name, `${name} *`].map((pattern): AppliedRule => ({
@@ -30,7 +30,7 @@ export const READ_ONLY: readonly AppliedRule[] = [
   { effect: 'ask', action: 'file_read', path: '**/.env*', isOfAgent: true },
 ];
 
-/** Whether a command that the preset names may write, as far as its text says. */
+/** Whether the text of a command of the preset has options that write, or cannot be judged. */
 function writes(command: string): boolean {
   if (EXPANDS.test(command)) return true;
   const words = collapseBlanks(command)

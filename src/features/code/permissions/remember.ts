@@ -15,18 +15,18 @@ import { matchesRule } from './decide-action.ts';
 import type { PermissionRules, RuleTarget, RuleScope } from './rule-rows.ts';
 import { suggestedRule } from './suggested-rule.ts';
 
-/** A rule that a person asks for beside a decision. */
+/** A rule that a person requests with a decision. */
 export interface RuleToRemember extends CallKey {
   effect: 'allow' | 'deny';
   scope: RuleScope;
-  /** Undefined: the suggested one. */
+  /** Undefined: the suggested rule. */
   rule: RulePattern | undefined;
   expiresInSeconds: number | undefined;
-  /** Where the request has it. */
+  /** Its path in the request. */
   param: string;
 }
 
-/** What the calls of a session wait for, and who decides. */
+/** The pending calls of a session, and the caller who decides. */
 interface Deciding {
   session: SessionRow;
   caller: Caller;
@@ -43,8 +43,8 @@ interface NewRule {
 }
 
 /**
- * The rules that are to be made beside decisions. One beside an answer to a call that does not wait is left out: the
- * answer is refused, or repeats an earlier one.
+ * The rules that are requested with decisions. Skips rules for calls that do not wait: such an answer is refused, or
+ * repeats an earlier one.
  * @throws EngineError `invalid_rule`, `remember_not_allowed` or `forbidden`
  */
 export async function rulesToAdd(given: readonly RuleToRemember[], deciding: Deciding): Promise<NewRule[]> {
@@ -102,7 +102,7 @@ function placeOf({ scope, param }: RuleToRemember, call: PendingCall, deciding: 
   throw new EngineError('invalid_rule', 'only registered agents have rules with the scope always', { param });
 }
 
-/** A rule that was added, and not found. */
+/** A rule that was newly added. */
 export interface AddedRule {
   place: RuleTarget;
   id: string;

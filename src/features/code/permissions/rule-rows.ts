@@ -8,10 +8,10 @@ import { hashOf } from '../../../lib/hash.ts';
 import { MAX_RULES, type PermissionRule } from '../../../spec/permission-rule.ts';
 import '../tables.ts';
 
-/** `cell`: until the cell ends that has made the call. */
+/** `cell`: until the end of the cell that has made the call. */
 export type RuleScope = 'always' | 'session' | 'cell';
 
-/** Where a rule counts. */
+/** The scope of a rule. */
 export type RuleTarget =
   | { scope: 'always'; subjectId: string; agentName: string }
   | { scope: 'session'; sessionId: string }
@@ -31,8 +31,8 @@ type Row = Selectable<Tables['permission_rules']>;
 /** The rules that users have made. `now` is in milliseconds since 1970. */
 export class PermissionRules extends Store {
   /**
-   * The rules that count in these places now, the oldest first. One for an agent counts for the agent that had the name
-   * when it was made.
+   * The rules that currently apply to these targets, oldest first. A rule for an agent applies only to the agent that
+   * had the name when the rule was made.
    */
   async in(places: readonly RuleTarget[], now: number): Promise<StoredRule[]> {
     const rows = await this.db
@@ -48,7 +48,7 @@ export class PermissionRules extends Store {
     return rows.map((row) => this.#open(row));
   }
 
-  /** Adds a rule, or finds the equal one; undefined if the place has as many as it may have. */
+  /** Adds a rule, or finds an equal one; undefined if the target already has the maximum number of rules. */
   async add(
     place: RuleTarget,
     { rule, by, id = newId('rule') }: { rule: PermissionRule; by: Subject; id?: string },
@@ -92,12 +92,12 @@ export class PermissionRules extends Store {
     return stored && { stored: this.#open(stored), isNew: stored.id === id };
   }
 
-  /** Whether the place had the rule. */
+  /** Deletes a rule. Returns whether the target had it. */
   async delete(place: RuleTarget, id: string): Promise<boolean> {
     return changeRows(this.db.deleteFrom('permission_rules').where('id', '=', id).where('place', '=', placeKey(place)));
   }
 
-  /** A cell has ended. */
+  /** Deletes the rules of an ended cell. */
   async deleteCell(sessionId: string, call: CallKey): Promise<void> {
     const place = placeKey({ scope: 'cell', sessionId, ...call });
     await this.db.deleteFrom('permission_rules').where('place', '=', place).execute();
@@ -110,7 +110,7 @@ export class PermissionRules extends Store {
   }
 }
 
-/** The agent that had the name when the rule was made was deleted. */
+/** Matches rules for an agent that was deleted after the rule was made; another agent may have the name now. */
 function isOfEarlierAgent(eb: ExpressionBuilder<Tables, 'permission_rules'>) {
   return eb.exists(
     eb
@@ -121,7 +121,7 @@ function isOfEarlierAgent(eb: ExpressionBuilder<Tables, 'permission_rules'>) {
   );
 }
 
-/** Equal for equal places. Ids of sessions are no JSON. */
+/** The key of a target. No id of a session is the JSON of another target. */
 function placeKey(place: RuleTarget): string {
   if (place.scope === 'session') return place.sessionId;
   const { scope, ...ids } = place;

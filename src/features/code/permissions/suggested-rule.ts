@@ -3,7 +3,7 @@ import { collapseBlanks } from './collapse-blanks.ts';
 import { matchesRule } from './decide-action.ts';
 import { resolvePath, type CommandPiece, type PermissionAction } from './permission-action.ts';
 
-/** Programs whose first word says what they do. */
+/** Programs whose first argument is a subcommand. */
 const WITH_SUBCOMMANDS = new Set(
   'git pip docker kubectl npm yarn cargo go apt brew conda poetry uv make systemctl'.split(' '),
 );
@@ -11,7 +11,7 @@ const WITH_SUBCOMMANDS = new Set(
 /** A word without quotes, wildcards and options. */
 const PLAIN_WORD = /^[\w./:@+][\w./:@+-]*$/;
 
-/** The rule that a person is offered beside a decision; null if none says what the call does, and no more than calls like it. */
+/** The rule that is offered with a decision; null if none describes exactly the call and similar ones. */
 export function suggestedRule(action: PermissionAction): RulePattern | null {
   const suggested = suggestionFor(action);
   const isRule = suggested && rulePattern.safeParse(suggested).success && ruleProblem(suggested) === undefined;
@@ -43,7 +43,7 @@ function suggestionFor(action: PermissionAction): RulePattern | undefined {
   }
 }
 
-/** All calls of a program, or of its subcommand. A command without further words, or with odd ones, is its own rule. */
+/** All calls of a program or its subcommand; the command itself if it has no further words, or unusual ones. */
 function suggestedCommand({ text, isOpaque }: CommandPiece): string {
   if (isOpaque) return text;
   const words = collapseBlanks(text).split(' ');

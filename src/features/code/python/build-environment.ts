@@ -12,31 +12,31 @@ import { importAll, probe, runPython, type Interpreter, type ProcessOptions } fr
 
 const run = promisify(execFile);
 
-/** It installs pip, which took 100 s on two cores with a load of 16. */
+/** Includes the installation of pip, which took 100 s on two cores with a load of 16. */
 const VENV_MS = 10 * 60_000;
-/** The wheels have 75 MB: this is enough at 100 KB/s. */
+/** Enough for the 75 MB of wheels at 100 KB/s. */
 const INSTALL_MS = 20 * 60_000;
 const COMPILE_MS = 10 * 60_000;
 
 export type BuildStep = 'creating the environment' | 'installing packages' | 'compiling' | 'importing';
 
 interface EnvironmentOptions extends ProcessOptions {
-  /** Has one folder for each environment. */
+  /** The cache, with one folder for each environment. */
   folder: string;
   interpreter: Interpreter;
   /** The texts of lock files with hashes, which pip installs together. */
   locks: readonly string[];
-  /** The modules without which an environment is not usable. */
+  /** The modules that a usable environment needs. */
   modules: readonly string[];
   onStep: (step: BuildStep) => void;
 }
 
 /**
- * The interpreter of a virtual environment with the packages of lock files: the one in the cache, else one that is built.
- * An environment has its name only once it is complete, so that a killed build leaves nothing that is used, and two
- * builds at once are one too many and no harm.
+ * The interpreter of a virtual environment with the packages of lock files, from the cache or newly built. An
+ * environment gets its final name only once it is complete, so that an incomplete one of a killed build is never used,
+ * and concurrent builds are only wasteful.
  *
- * @throws Error that says what is missing
+ * @throws Error with the missing requirement
  */
 export async function environmentPython(options: EnvironmentOptions): Promise<string> {
   const { folder, interpreter, locks } = options;
@@ -69,7 +69,7 @@ async function build(environment: string, options: EnvironmentOptions): Promise<
     onStep('importing');
     await importAll(python, modules, options);
     await removeScripts(path.dirname(python));
-    // Kernels may run as other users, to whom the umask of a server closes what it makes.
+    // Kernels may run as other users, whose access the umask of the server may prevent.
     await run('chmod', ['-R', 'a+rX', made], { signal });
     await rename(made, environment).catch((error: NodeJS.ErrnoException) => {
       // Another process was faster.
@@ -79,16 +79,16 @@ async function build(environment: string, options: EnvironmentOptions): Promise<
 }
 
 /**
- * Compiles all modules: a kernel cannot write into its environment, and would compile what it imports at each start. The
- * tests of packages are left out, which are two fifths of the code. Not all that packages have need be valid in this
- * Python, so that compileall may fail.
+ * Compiles all modules: a kernel cannot write into its environment, and would compile its imports at each start. The
+ * tests of packages, two fifths of the code, are left out. compileall may fail, since packages may contain files that
+ * are invalid in this version of Python.
  */
 async function compile(environment: string, python: string, options: ProcessOptions): Promise<void> {
   const args = ['-m', 'compileall', '-q', '-x', '/tests/', path.join(environment, 'lib')];
   await runPython(python, args, { ...options, timeoutMs: COMPILE_MS }).catch(() => options.signal.throwIfAborted());
 }
 
-/** Scripts name the interpreter in the folder of the build, which is not there any more; `python3 -m` runs the same. */
+/** Removes scripts: they contain the path of the build, which no longer exists. `python3 -m` runs the same programs. */
 async function removeScripts(bin: string): Promise<void> {
   const scripts = (await readdir(bin)).filter((name) => !name.startsWith('python'));
   await Promise.all(scripts.map((name) => rm(path.join(bin, name), { recursive: true })));

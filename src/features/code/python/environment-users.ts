@@ -3,16 +3,16 @@ import { mkdir, readdir, readFile, rename, rm, stat, unlink, writeFile } from 'n
 import path from 'node:path';
 import { hasEnded, recordOfProcess } from '../../../lib/process-record.ts';
 
-/** In an environment, with a record of each process that uses it. */
+/** The folder in an environment with a record of each process that uses it. */
 const USERS = '.users';
 
 /** The names of environments: see `environmentPython`. */
 const ENVIRONMENT = /^[0-9a-f]{32}$/;
 
-/** A process that has just built an environment has not said yet that it uses it. */
+/** Younger environments are kept, since the process that has built one may not have recorded its use yet. */
 const MIN_AGE_MS = 3_600_000;
 
-/** Notes in an environment that this process uses it until it ends. */
+/** Records in an environment that this process uses it until the process ends. */
 export async function useEnvironment(environment: string): Promise<void> {
   const users = path.join(environment, USERS);
   await mkdir(users, { recursive: true });
@@ -20,8 +20,8 @@ export async function useEnvironment(environment: string): Promise<void> {
 }
 
 /**
- * Removes the environments beside the one that is used, unless another process uses them: each version of Everturn with
- * other packages leaves one of 300 MB.
+ * Removes the environments beside this one, unless another process uses them: each version of Everturn with other
+ * packages leaves one of 300 MB.
  * @param now milliseconds since 1970
  */
 export async function removeUnusedBeside(environment: string, now = Date.now()): Promise<void> {
@@ -29,7 +29,7 @@ export async function removeUnusedBeside(environment: string, now = Date.now()):
   const names = (await readdir(folder)).filter((name) => ENVIRONMENT.test(name));
   for (const other of names.map((name) => path.join(folder, name)).filter((one) => one !== environment)) {
     if (now - (await stat(other)).ctimeMs < MIN_AGE_MS || (await isUsed(other))) continue;
-    // Under another name nothing begins to use it. It may have been begun before.
+    // Renamed, so that no process begins to use it; checked again, since a process may have begun before.
     const hidden = `${other}.unused`;
     await rename(other, hidden);
     if (await isUsed(hidden)) await rename(hidden, other);

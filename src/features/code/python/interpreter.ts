@@ -10,16 +10,16 @@ const OLDEST = [3, 10] as const;
 
 export const NEEDED_PYTHON = `Python ${OLDEST.join('.')} or newer`;
 
-/** A cold disk and a busy machine. */
+/** Long enough for a cold disk and a busy machine. */
 const PROBE_MS = 60_000;
 const IMPORT_MS = 180_000;
 const MAX_REASON_LENGTH = 500;
 
 const interpreter = z.object({
   version: z.tuple([z.int(), z.int(), z.int()]),
-  /** Which compiled modules it can load. */
+  /** The ABI of the compiled modules that it can load. */
   abi: z.string(),
-  /** The installation, of which a virtual environment has links. */
+  /** The installation, to which a virtual environment has links. */
   base: z.string(),
   hasVenv: z.boolean(),
 });
@@ -31,7 +31,7 @@ export interface Interpreter extends Omit<z.infer<typeof interpreter>, 'version'
   isOld: boolean;
 }
 
-/** What each Python 3 can run. */
+/** A program that every Python 3 can run. */
 const PROBE = `
 import json, sys, sysconfig
 try:
@@ -50,7 +50,7 @@ export interface ProcessOptions {
   signal: AbortSignal;
 }
 
-/** Asks an interpreter what it is. Isolated, as kernels are, from the user's own packages and variables. @throws Error */
+/** Reads the properties of an interpreter, without packages and variables of the user, as in kernels. @throws Error */
 export async function probe(file: string, options: ProcessOptions): Promise<Interpreter> {
   const output = await runPython(file, ['-c', PROBE], { ...options, timeoutMs: PROBE_MS });
   const { version, ...rest } = interpreter.parse(JSON.parse(output));
@@ -59,7 +59,7 @@ export async function probe(file: string, options: ProcessOptions): Promise<Inte
   return { ...rest, file, version: version.join('.'), isOld };
 }
 
-/** The first `python3` on PATH that can make a virtual environment for kernels. @throws Error that says what is missing */
+/** The first `python3` on PATH that can make virtual environments for kernels. @throws Error with what is missing */
 export async function findPython(options: ProcessOptions): Promise<Interpreter> {
   const reasons: string[] = [];
   for (const file of await onPath('python3', options.env)) {
@@ -83,19 +83,19 @@ if pydantic and not pydantic.VERSION.startswith('2.'):
     sys.exit('pydantic is ' + pydantic.VERSION + ', and kernels need version 2')
 `;
 
-/** Imports modules, each of which may be broken although it is installed. @throws Error with the last line of Python */
+/** Imports modules, since installed modules may be broken. @throws Error with the last line of Python's output */
 export async function importAll(file: string, modules: readonly string[], options: ProcessOptions): Promise<void> {
   await runPython(file, ['-c', IMPORTS, ...modules], { ...options, timeoutMs: IMPORT_MS });
 }
 
-/** Runs Python with bounds of time and output, and returns what it prints. @throws Error with the last line of its errors */
+/** Runs Python with bounded time and output, and returns its output. @throws Error with the last line of its errors */
 export async function runPython(
   file: string,
   args: readonly string[],
   { env, signal, timeoutMs }: ProcessOptions & { timeoutMs: number },
 ): Promise<string> {
   try {
-    // What a user has in PYTHONPATH is not there in a kernel.
+    // Isolated (`-I`), since kernels have no PYTHONPATH of the user.
     const { stdout } = await run(file, ['-I', ...args], { env, signal, timeout: timeoutMs, killSignal: 'SIGKILL' });
     return stdout;
   } catch (cause) {

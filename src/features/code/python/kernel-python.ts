@@ -11,17 +11,17 @@ import { findPython, importAll, NEEDED_PYTHON, probe, type ProcessOptions } from
 const LOCK = new URL('requirements.lock', import.meta.url);
 const MAX_LOCK_BYTES = 4 * 1024 * 1024;
 
-/** What each kernel can import. */
+/** The modules that each kernel can import. */
 const MODULES = ['IPython', 'pydantic', 'matplotlib', 'pandas', 'cloudpickle'] as const;
 
-/** How long after a failure it is tried again: an index may be unreachable for a while, and a program be installed. */
+/** The interval of retries after failures: an index may be temporarily unreachable, or a program may get installed. */
 const RETRY_MS = 5 * 60_000;
 
 /** An interpreter with the packages that kernels need. */
 interface ReadyPython {
-  /** Its file. */
+  /** The file of the interpreter. */
   python: string;
-  /** Such as 3.12.4. */
+  /** For example 3.12.4. */
   version: string;
 }
 
@@ -38,14 +38,14 @@ interface KernelPythonOptions {
 }
 
 /**
- * The Python of kernels: the one of the operator, else a virtual environment from a lock file with hashes. It is looked
- * for, and built, in the background: a first build takes minutes, and the server does not wait for it.
+ * The Python of kernels: the operator's interpreter, else a virtual environment from a lock file with hashes. It is
+ * found or built in the background: a first build takes minutes, and the server does not wait for it.
  */
 export class KernelPython {
   readonly #options: KernelPythonOptions;
   readonly #closing = new AbortController();
   readonly #work: Promise<void>;
-  /** What has failed is tried again from time to time. */
+  /** After a failure, the attempt is repeated periodically. */
   #state: Prepared<ReadyPython> = { state: 'building' };
   #attempt: Promise<ReadyPython>;
 
@@ -71,7 +71,7 @@ export class KernelPython {
     await this.#work;
   }
 
-  /** Never rejects. */
+  /** Repeats failed attempts until one succeeds. Never rejects. */
   async #follow(): Promise<void> {
     const { log, retryMs = RETRY_MS } = this.#options;
     const { signal } = this.#closing;
@@ -93,7 +93,7 @@ export class KernelPython {
       await sleep(retryMs, undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
       const next = this.#provide();
-      // Until its outcome is known, `ready` has that of the one before.
+      // Until the outcome of this attempt, `ready` returns the attempt before.
       await next.catch(() => undefined);
       this.#attempt = next;
     }
@@ -112,7 +112,7 @@ export class KernelPython {
     return { python: file, version: interpreter.version };
   }
 
-  /** Environments that are left take space, and no process depends on their removal. */
+  /** Removes other environments to free space. A failure is only logged. */
   async #removeOthers(environment: string): Promise<void> {
     try {
       await useEnvironment(environment);
@@ -122,7 +122,7 @@ export class KernelPython {
     }
   }
 
-  /** Not when a failed attempt is repeated. */
+  /** Logs the first build only, not those after failed attempts. */
   #log(step: BuildStep): void {
     if (step === 'creating the environment' && this.#state.state === 'building') {
       this.#options.log.info('building the Python environment of kernels: once, for some minutes');
@@ -130,7 +130,7 @@ export class KernelPython {
   }
 }
 
-/** @throws Error that says what the operator's interpreter lacks */
+/** @throws Error with the requirement that the operator's interpreter lacks */
 async function checkedPython(file: string, options: ProcessOptions): Promise<ReadyPython> {
   const { version, isOld } = await probe(file, options).catch((error: unknown) => {
     throw new Error(`EVERTURN_KERNEL_PYTHON ${file} does not run: ${errorMessage(error)}`);

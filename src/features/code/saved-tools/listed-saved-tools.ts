@@ -8,7 +8,7 @@ import type { SavedTools } from './saved-tool-rows.ts';
 import { importOf, mayHaveSavedTools, savedToolsOf, type SavedToolAbout } from './saved-tool.ts';
 import { savedFile } from './saved-modules.ts';
 
-/** What the saved tools of a session are found with. */
+/** The stores with the saved tools of a session. */
 export interface SavedToolSources {
   sessions: Pick<Sessions, 'get'>;
   savedTools: Pick<SavedTools, 'list'>;
@@ -26,13 +26,13 @@ export async function listedSavedTools(
   return place ? savedTools.list(place) : [];
 }
 
-/** Those that match a query, the best first. */
+/** The tools that match a query, best first. */
 export async function matchingSavedTools(tools: readonly SavedToolAbout[], query: string): Promise<SavedToolAbout[]> {
   const ranked = tools.map((tool) => ({ ...importable(tool), tool }));
   return (await rankTools(ranked, query)).map(({ tool }) => tool);
 }
 
-/** A saved tool as a search finds it: its category is ranked as its server. */
+/** A saved tool for a search, in which its category is ranked as its server. */
 export function importable(tool: SavedToolAbout): ImportableTool {
   const { name, category } = tool;
   return { name, info: { type: 'mcp', serverId: '', serverName: category, name }, parameters: {}, ...useOf(tool) };
@@ -43,7 +43,7 @@ export function useOf(tool: SavedToolAbout): UseInCode & { description: string }
   return { import: importOf(tool), signature: tool.signature, description: tool.description };
 }
 
-/** Where code and `read_file` find the interface of a saved tool. */
+/** The path of the interface of a saved tool, for code and `read_file`. */
 export function pathOf(tool: SavedToolAbout): string {
   return `${SANDBOX_FOLDERS.tools}/${savedFile(tool, 'api')}`;
 }

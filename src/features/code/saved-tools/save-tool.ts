@@ -36,7 +36,7 @@ export const DELETE_CODE_TOOL: OfferedTool = {
   parameters: parametersOf(deleteInput),
 };
 
-/** What a person must see who decides on a call of one of these: the names, and all of the code. */
+/** The text for a person who decides on a call of one of these tools: the names, and all of the code. */
 export function savedToolDisplay(tool: string, args: Record<string, unknown>): string {
   const text = (key: string): string => (typeof args[key] === 'string' ? args[key] : '');
   const head = `${tool} ${moduleOf({ category: text('category'), name: text('name') })}`;

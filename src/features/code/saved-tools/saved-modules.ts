@@ -13,13 +13,13 @@ import {
 /** The saved tools that code imports. */
 export interface SavedModules {
   tools: SavedToolAbout[];
-  /** Changes with the sources. */
+  /** A hash of the sources. */
   hash: string;
   /** Their sources, by paths such as `gentools/reports/weekly/api.py`: read only if they have changed. */
   files: () => Promise<Map<string, string>>;
 }
 
-/** The modules of the saved tools of a place, as they are now. */
+/** The current modules of an owner's saved tools. */
 export async function savedModules(
   savedTools: Pick<SavedTools, 'list' | 'get'>,
   place: SavedToolOwner | undefined,
@@ -44,7 +44,7 @@ export function parsersAmong(tools: readonly SavedToolAbout[]): ReadonlySet<stri
   return new Set(tools.flatMap((tool) => (tool.kind === 'parser' ? [apiOf(tool)] : [])));
 }
 
-/** The module among those of parsers that parses the text of a tool of a server. */
+/** The module of the parser for the text of an MCP tool; undefined if there is none. */
 export function parserFor(tool: SavedToolName, parsers: ReadonlySet<string>): string | undefined {
   const module = apiOf(tool);
   return parsers.has(module) ? module : undefined;

@@ -20,18 +20,18 @@ type Row = Selectable<Tables['saved_code_tools']>;
 type Code = Pick<SavedTool, 'api' | 'impl'>;
 type About = Pick<SavedToolAbout, 'kind' | 'description' | 'signature' | 'createdBy'>;
 
-/** A request that has saved a version: its repetition saves no other one. */
+/** A request that has saved a version; its repetition saves no further one. */
 interface SavedBy {
   request: string;
   version: number;
 }
 
-/** How many requests are known of a tool. A request is repeated within minutes. */
+/** The number of remembered requests per tool. Requests are repeated within minutes. */
 const MAX_REQUESTS = 20;
 
-/** The tools that agents and clients have saved. A place has one version of each: the newest. */
+/** The tools that agents and clients have saved. Only the newest version of each is kept. */
 export class SavedTools extends Store {
-  /** The saved tools of a place without their code, by category and name: those for the agent that has its name now. */
+  /** The saved tools of an owner without their code, by category and name; only for the current agent of its name. */
   async list(place: SavedToolOwner): Promise<SavedToolAbout[]> {
     const rows = await this.db
       .selectFrom('saved_code_tools as tools')
@@ -60,8 +60,8 @@ export class SavedTools extends Store {
   }
 
   /**
-   * Saves a tool, or its next version; undefined if the place has as many as it may have.
-   * @param request its repetition finds what it has saved
+   * Saves a tool, or its next version; undefined if the owner already has the maximum number.
+   * @param request the id of the request, whose repetition finds the version that it has saved
    * @param now milliseconds since 1970
    */
   async save(
@@ -75,7 +75,7 @@ export class SavedTools extends Store {
     const { category, name, kind, description, api, impl = null } = tool;
     const at = new Date(now).toISOString();
     await db.deleteFrom('saved_code_tools').where('place', '=', key).where(isOfEarlierAgent).execute();
-    // Of changes at the same time, each is a version of its own: the one that comes too late is repeated.
+    // Each concurrent change becomes a version of its own: a change that conflicts with another one is repeated.
     for (;;) {
       const known = await db
         .selectFrom('saved_code_tools')
@@ -113,7 +113,7 @@ export class SavedTools extends Store {
     }
   }
 
-  /** Whether the place had the tool. */
+  /** Deletes a tool. Returns whether the owner had it. */
   async delete(place: SavedToolOwner, { category, name }: SavedToolName): Promise<boolean> {
     const deleted = this.db
       .deleteFrom('saved_code_tools')
@@ -142,7 +142,7 @@ function savedBy({ saved_by: requests }: Pick<Row, 'saved_by'>): SavedBy[] {
   return JSON.parse(requests) as SavedBy[];
 }
 
-/** The agent that had the name when the tool was first saved was deleted. */
+/** Matches tools of an agent that was deleted after the tool was first saved; another agent may have the name now. */
 function isOfEarlierAgent(eb: ExpressionBuilder<Tables, 'saved_code_tools'>) {
   return eb.not(
     eb.exists(
@@ -155,7 +155,7 @@ function isOfEarlierAgent(eb: ExpressionBuilder<Tables, 'saved_code_tools'>) {
   );
 }
 
-/** Equal for equal places. */
+/** The key of an owner. */
 function placeKey({ agentName, subjectId }: SavedToolOwner): string {
   return hashOf({ agentName, subjectId: subjectId ?? null });
 }

@@ -5,27 +5,27 @@ import type { AgentSpec } from '../../../spec/agent-spec.ts';
 import { codeActionsOf, type CodeActions } from '../../../spec/code-actions.ts';
 import { isKeyword } from '../tools/python-names.ts';
 
-/** The package of all saved tools, beside that of the tools of servers. */
+/** The package of all saved tools, beside the package of MCP tools. */
 export const SAVED_PACKAGE = 'gentools';
 
-/** How many saved tools a place has. */
+/** The maximum number of saved tools per owner. */
 export const MAX_SAVED_TOOLS = 100;
 
-/** Of one file, also in characters. */
+/** The limit of one file, in bytes and in characters. */
 const MAX_CODE_BYTES = 256 * 1024;
 const MAX_DESCRIPTION_LENGTH = 4_096;
 
-/** `tool`: `api` defines `run`. `parser`: it defines `ParseResult` and `parse`, for the tool of a server. */
+/** `tool`: `api` defines `run`. `parser`: `api` defines `ParseResult` and `parse`, for an MCP tool. */
 export const savedToolKind = z.enum(['tool', 'parser']);
 
 const NAME_RULE = 'must be a small letter and up to 63 small letters, digits and underscores';
 
-/** Of a package or module: a name of Python, and of a folder. It can be no path. */
+/** The name of a package or module: valid in Python and as a folder, and never a path. */
 export const savedToolName = z.string().regex(/^[a-z][a-z0-9_]{0,63}$/, NAME_RULE);
 
 const code = z.string().min(1).max(MAX_CODE_BYTES);
 
-/** What a saved tool consists of. */
+/** The fields of a saved tool. */
 export const savedToolFields = {
   description: z.string().min(1).max(MAX_DESCRIPTION_LENGTH).describe('what it does, and when to use it'),
   api: code.describe('the source of the module `api`'),
@@ -40,9 +40,9 @@ export type SavedToolName = Pick<SavedTool, 'category' | 'name'>;
 /** A saved tool without its code. */
 export type SavedToolAbout = SavedToolName &
   Pick<SavedTool, 'kind' | 'description'> & {
-    /** How it is called, as `api` says. */
+    /** The signature of its function, from `api`. */
     signature: string;
-    /** 1 for the first, and one more each time that it is saved. */
+    /** Counts the saves, from 1. */
     version: number;
     /** Equal for equal code, kinds and descriptions. */
     hash: string;
@@ -51,15 +51,15 @@ export type SavedToolAbout = SavedToolName &
     updatedAt: string;
   };
 
-/** Whose saved tools: those of a subject for an agent, or, without a subject, those of the agent. */
+/** The owner of saved tools: a subject, for an agent; or, without a subject, the agent. */
 export interface SavedToolOwner {
   agentName: string;
   subjectId?: string;
 }
 
 /**
- * The saved tools that the code of a session has: those for its agent, also in the threads of sub-agents, which share its
- * sandbox. Undefined if it has none: a draft has no name by which another session would find them.
+ * The owner of the saved tools for the code of a session: those of its agent, also in the threads of sub-agents, which
+ * share its sandbox. Undefined if there are none: a draft has no name by which another session could find them.
  */
 export function savedToolsOf(
   session: Pick<SessionRow, 'agent_name' | 'agent_version' | 'subject_id'>,
@@ -70,12 +70,12 @@ export function savedToolsOf(
   return placeFor(codeActionsOf(spec), { agentName, subjectId });
 }
 
-/** Whether an agent may have saved tools. Which, and if it has a name to find them by, is known by the session. */
+/** Whether an agent may have saved tools. The tools, and the name by which they are found, depend on the session. */
 export function mayHaveSavedTools(spec: Pick<AgentSpec, 'code_actions' | 'config'>): boolean {
   return (codeActionsOf(spec)?.savedTools ?? 'none') !== 'none';
 }
 
-/** The saved tools of a subject for an agent, or those that all of its sessions share; undefined if it has none. */
+/** The owner of an agent's saved tools: the subject, or the agent for all of its sessions; undefined if it has none. */
 export function placeFor(
   actions: Pick<CodeActions, 'savedTools'> | undefined,
   { agentName, subjectId }: Required<SavedToolOwner>,
@@ -99,12 +99,12 @@ export function savedToolProblem({ category, name, description, api, impl }: Sav
   return undefined;
 }
 
-/** The module in which code finds a saved tool. */
+/** The module of a saved tool, for code. */
 export function moduleOf({ category, name }: SavedToolName): string {
   return `${SAVED_PACKAGE}.${category}.${name}`;
 }
 
-/** The module that has its interface. */
+/** The module with the interface of a saved tool. */
 export function apiOf(tool: SavedToolName): string {
   return `${moduleOf(tool)}.api`;
 }
@@ -116,7 +116,7 @@ export function importOf(tool: SavedToolName & Pick<SavedTool, 'kind'>): string 
 
 const MAX_SIGNATURE_LENGTH = 1_000;
 
-/** How the function of a saved tool is called, as its code says: only a person, or a model, reads it. */
+/** The signature of a saved tool's function, from its code. It is read only by people and models. */
 export function signatureOf({ kind, api }: Pick<SavedTool, 'kind' | 'api'>): string {
   const called = kind === 'parser' ? 'parse' : 'run';
   const [, head] =
@@ -125,7 +125,7 @@ export function signatureOf({ kind, api }: Pick<SavedTool, 'kind' | 'api'>): str
   return head === undefined || end < 0 ? `${called}(…)` : head.slice(0, end).replaceAll(/\s+/g, ' ').trim();
 }
 
-/** Where the colon is that ends the head of a function; -1 if it is not found. */
+/** The index of the colon that ends the head of a function; -1 if it is not found. */
 function endOfHead(head: string): number {
   let depth = 0;
   for (const { 0: token, index } of head.matchAll(/"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|#.*|[()[\]{}:]/g)) {

@@ -5,32 +5,32 @@ import type { Embeddings } from '../../../models/embeddings.ts';
 import { ModelError } from '../../../models/model-error.ts';
 import type { RankedTool } from '../../../tools/rank-tools.ts';
 
-/** What tools are ranked by meaning with. */
+/** The services that rank tools by meaning. */
 export interface MeaningSources {
-  /** Undefined if this process has no model for them. */
+  /** Undefined if this process has no model for embeddings. */
   embeddings: Pick<Embeddings, 'name' | 'of'> | undefined;
   losses: Pick<OnceLog, 'warn'>;
 }
 
-/** How long a search waits for embeddings: it has a ranking without them. */
+/** How long a search waits for embeddings, before it returns the ranking by words. */
 const MAX_MS = 10_000;
 
 /** More tools are ranked by words alone: their embeddings may not fit into the cache, so each search would pay for all. */
 const MAX_TOOLS = 2_000;
 
-/** What is read of a text. Small models take 512 tokens; many servers reject what is longer. */
+/** The characters of a text that are embedded. Small models take 512 tokens; many servers reject longer texts. */
 const MAX_LENGTH = 1_000;
 
-/** How many tools are near a query: those at the end of a ranking by meaning have nothing to do with it. */
+/** The number of tools that count as near a query: those at the end of a ranking by meaning are unrelated. */
 const MAX_NEAR = 20;
 
-/** How much the first ranks count in a fusion. */
+/** The weight of the first ranks in a fusion. */
 const RANK_CONSTANT = 60;
 
 interface Ranking<T> {
   query: string;
   tools: readonly T[];
-  /** Those that match by words, the best first. */
+  /** The tools that match by words, best first. */
   byWords: T[];
 }
 
@@ -40,8 +40,8 @@ interface MeaningOptions extends MeaningSources {
 }
 
 /**
- * The tools that match a query by words or by meaning, best first. If the model for embeddings cannot be used, or is too
- * slow, the result is `byWords`, and the log says so once for each kind of failure.
+ * The tools that match a query by words or by meaning, best first. If the model for embeddings cannot be used, or is
+ * too slow, the result is `byWords`, and each kind of failure is logged once.
  * @throws the reason of the signal
  */
 export async function addMeaning<T extends RankedTool>(
@@ -72,12 +72,12 @@ export async function addMeaning<T extends RankedTool>(
   }
 }
 
-/** Of servers, the names that they give: those for the model may begin with the server's. */
+/** The text of a tool, with its original name: names for the model may begin with the server's name. */
 function textOf({ info, description }: RankedTool): string {
   return `${info.name}: ${description}`;
 }
 
-/** Of vectors that have the length 1. */
+/** The cosine similarity of vectors of length 1. */
 function cosine(a: Float32Array, b: Float32Array): number {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += (a[i] ?? 0) * (b[i] ?? 0);

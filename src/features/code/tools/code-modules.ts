@@ -6,16 +6,16 @@ import { toolModule, type CodeTool } from './tool-module.ts';
 
 /** The package of all servers, in the folder of the tools. */
 export const TOOLS_PACKAGE = 'mcptools';
-/** Kernels accept no longer ones. */
+/** Kernels reject longer names. */
 const MAX_NAME = 1024;
-/** Of the text that says why a server is not available, in characters. */
+/** The characters of the reason why a server is unavailable. */
 const MAX_REASON = 2000;
 
 /** The Python modules by which code calls tools. */
 export interface CodeModules {
-  /** Their sources, by paths such as `mcptools/lab/add.py`. */
+  /** The sources, by paths such as `mcptools/lab/add.py`. */
   files: Map<string, string>;
-  /** Changes with the sources. */
+  /** A hash of the sources. */
   hash: string;
 }
 
@@ -28,11 +28,11 @@ export interface ToolModule<T> {
   name: string;
   /** For example `mcptools.lab.add`. */
   module: string;
-  /** Of the source, for example `mcptools/lab/add.py`. */
+  /** The path of the source, for example `mcptools/lab/add.py`. */
   file: string;
 }
 
-/** Where the modules of tools are, by server and tool. A tool whose name is too long for kernels has none. */
+/** The modules of tools, by server and tool. A tool whose name is too long for kernels has none. */
 export function codePlaces<T extends Pick<CodeTool, 'server' | 'name'>>(tools: readonly T[]): ToolModule<T>[] {
   const callable = tools.filter(({ server, name }) => Math.max(server.length, name.length) <= MAX_NAME);
   const byServer = Map.groupBy(callable, ({ server }) => server);
@@ -46,15 +46,15 @@ export function codePlaces<T extends Pick<CodeTool, 'server' | 'name'>>(tools: r
   });
 }
 
-/** A server whose tools are not known now. */
+/** A server whose tools cannot currently be listed. */
 export interface UnavailableServer {
   server: string;
   reason: string;
 }
 
 /**
- * Generates the modules of tools. Names and schemas may be hostile: what is generated is valid Python, and bounded. Code
- * that imports a tool of a server that is not available is told why.
+ * Generates the modules of tools. Names and schemas may be hostile: the generated code is valid Python, and bounded.
+ * The import of a tool of an unavailable server fails with the reason.
  *
  * @param parsers the modules of saved tools that parse their texts
  */

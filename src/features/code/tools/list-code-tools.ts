@@ -8,13 +8,13 @@ import { listedSavedTools, pathOf, useOf, type SavedToolSources } from '../saved
 import { mayHaveSavedTools, type SavedToolAbout } from '../saved-tools/saved-tool.ts';
 import { categoriesOf, descriptionOf, listedTools, type ListedTool } from './listed-tools.ts';
 
-/** More tools are found by a search: a longer list would be cut for the model. */
+/** A longer list would be cut for the model; further tools are found by a search. */
 const MAX_RESULT_BYTES = 32 * 1024;
 
-/** In characters. */
+/** The maximum characters of a line. */
 const MAX_LINE_LENGTH = 200;
 
-/** What an agent may have of servers, each of which is a category. */
+/** The maximum number of an agent's servers, each of which is a category. */
 const MAX_CATEGORIES = 50;
 const MAX_CATEGORY_LENGTH = 200;
 
@@ -26,7 +26,7 @@ const input = z.strictObject({
     .describe('One category, or several. Default: which categories there are.'),
 });
 
-/** Tells the model which tools its code can call: a prompt with all of them would be as long as their servers make it. */
+/** Lists the tools that code can call, for the model: the length of a prompt with all of them would be unbounded. */
 export const LIST_CODE_TOOLS: SystemTool<{ catalog: SavedToolSources }> = {
   name: 'list_code_tools',
   offer: (spec) => {
@@ -48,7 +48,7 @@ export const LIST_CODE_TOOLS: SystemTool<{ catalog: SavedToolSources }> = {
 };
 
 /**
- * The list for the model. `args`: as the model wrote them.
+ * The list for the model. `args`: the arguments as the model wrote them.
  * @throws SyntaxError or z.ZodError if the arguments do not fit the schema of the tool
  */
 export async function codeToolList(
@@ -90,7 +90,7 @@ function serversOf({ mcp_servers: servers }: AgentSpec): string[] {
   return (servers ?? []).filter((server) => mayCall('code', server)).map(({ name }) => name);
 }
 
-/** A tool in the list, whose entry may take a while to make. */
+/** A tool in the list. Its entry is made on demand, since this may take a while. */
 interface ListEntry {
   category: string;
   make: () => object;
@@ -111,7 +111,7 @@ function entryOf(listed: ListedTool): ListEntry {
   return { category: own, make };
 }
 
-/** The first entries. Each is made in its own turn of the event loop: the schemas of a hostile server take milliseconds. */
+/** The entries that fit. Each is made in its own turn of the event loop, since hostile schemas take milliseconds. */
 async function fitting(entries: readonly ListEntry[]): Promise<{ shown: object[]; left: number }> {
   const shown: object[] = [];
   let bytes = 0;

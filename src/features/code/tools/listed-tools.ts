@@ -6,18 +6,18 @@ import { parserFor, parsersAmong } from '../saved-tools/saved-modules.ts';
 import { codePlaces, type ToolModule } from './code-modules.ts';
 import { MAX_DESCRIPTION, toolModule, type CodeTool } from './tool-module.ts';
 
-/** A tool that code may call, with what it is for its agent. */
+/** A tool that code may call, with the agent's form of it. */
 interface CallableTool extends CodeTool {
   agentTool: AgentTool;
 }
 
-/** A tool that code may call, where it is, and how it is called. */
+/** A tool that code may call, with its path, import and signature. */
 export interface ListedTool extends ToolModule<CallableTool> {
-  /** Of its source, where code and `read_file` find it. */
+  /** The path of its source for code and `read_file`. */
   path: string;
   /** The line that imports it. */
   import: string;
-  /** Generates the module, of which hostile schemas take milliseconds. */
+  /** Generates the module, which takes milliseconds for hostile schemas. */
   generate: () => { source: string; signature: string };
 }
 
@@ -39,7 +39,7 @@ export function listedTools(tools: Iterable<AgentTool>, saved: readonly SavedToo
   });
 }
 
-/** A tool of a server as its module is generated from it; none for other tools. */
+/** An MCP tool in the form from which its module is generated; empty for other tools. */
 export function callableTools(tool: AgentTool): CallableTool[] {
   const { info, description, resultSchema: outputSchema } = tool;
   if (info.type !== 'mcp') return [];
@@ -47,7 +47,7 @@ export function callableTools(tool: AgentTool): CallableTool[] {
   return [{ server: info.serverName, name: info.name, description, inputSchema, outputSchema, agentTool: tool }];
 }
 
-/** How code calls tools: what a search says of them. */
+/** The use of tools in code, for the results of a search. */
 export function usesInCode(
   tools: Iterable<AgentTool>,
   saved: readonly SavedToolAbout[],
@@ -60,14 +60,14 @@ export function usesInCode(
   );
 }
 
-/** How many tools each category has. */
+/** The number of tools in each category. */
 export function categoriesOf(listed: readonly Pick<ListedTool, 'category'>[]): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { category } of listed) counts.set(category, (counts.get(category) ?? 0) + 1);
   return counts;
 }
 
-/** What the server says of a tool. */
+/** The server's description of a tool. */
 export function descriptionOf({ tool }: ListedTool): string {
   return (tool.description ?? '').trim().slice(0, MAX_DESCRIPTION).toWellFormed();
 }

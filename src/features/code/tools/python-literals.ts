@@ -1,9 +1,9 @@
 import { isJsonObject } from '../../../lib/json.ts';
 
-/** What is not printed as itself: controls, invisible characters, and those that change the direction of what is around them. */
+/** Characters that are escaped: controls, invisible characters, and those that change the direction of text. */
 const HIDDEN = /[\p{C}\p{Z}]/gu;
 
-/** A literal of a text, on one line, in ASCII or printable characters. */
+/** The literal of a text, on one line, in ASCII or printable characters. */
 export function pythonString(text: string): string {
   return `"${escaped(text, ' ')}"`;
 }
@@ -17,7 +17,7 @@ export function docstring(text: string, indent: string): string {
   return `${indent}"""${lines.join(`\n${indent}`).replaceAll(/^ +$/gm, '')}"""`;
 }
 
-/** A literal of a value of JSON. */
+/** The literal of a JSON value. */
 export function pythonLiteral(value: unknown): string {
   if (value === null || value === undefined) return 'None';
   if (value === true) return 'True';

@@ -4,7 +4,7 @@ const KEYWORDS = new Set(
     'in is lambda nonlocal not or pass raise return try while with yield'
   ).split(' '),
 );
-/** File systems allow 255 bytes. */
+/** Well below the limit of file systems, 255 bytes. */
 const MAX_LENGTH = 100;
 
 /** Whether Python's grammar uses the word. */
@@ -13,8 +13,8 @@ export function isKeyword(word: string): boolean {
 }
 
 /**
- * The names of modules for the names of servers, or of the tools of one server. Colliding names get `_2`, `_3` in the order
- * of the original names, however they are given.
+ * The module names for the names of servers, or of the tools of one server. Colliding names get `_2`, `_3` in the sort
+ * order of the original names, independent of the order of the list.
  */
 export function pythonNames(originals: readonly string[]): Map<string, string> {
   const names = new Map<string, string>();
@@ -40,6 +40,6 @@ function moduleName(original: string): string {
     .toLowerCase()
     .replaceAll(/[^a-z0-9_]/g, '_');
   if (name === '' || /^\d/.test(name)) return `_${name}`;
-  // Names such as `__init__` and `__path__` have a meaning for packages.
+  // Names such as `__init__` and `__path__` have a special meaning in packages.
   return isKeyword(name) || /^__.*__$/.test(name) ? `${name}_` : name;
 }

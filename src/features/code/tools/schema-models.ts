@@ -3,7 +3,7 @@ import { pythonLiteral } from './python-literals.ts';
 
 type Schema = Record<string, unknown>;
 
-/** A class for an object of a schema. */
+/** A class for an object in a schema. */
 export interface Model {
   name: string;
   description: string | undefined;
@@ -34,7 +34,7 @@ const MAX_VALUE_LENGTH = 1000;
 const MAX_CLASS_NAME = 60;
 const MAX_REQUIRED = 1000;
 const MAX_REF_LENGTH = 1000;
-/** In characters, of the types in a module and of the names in it. Parts count once more in what contains them. */
+/** The characters of the types and names in a module. Parts are counted again in the types that contain them. */
 const MAX_TEXT = 1024 * 1024;
 
 /** Names that the modules of tools import or define. */
@@ -42,14 +42,14 @@ const RESERVED = ['Params', 'Result', 'ParseResult', 'Model', 'Field', 'Any', 'L
 const SIMPLE: Record<string, string[]> = {
   string: ['str'],
   integer: ['int'],
-  // An integer must not become a float on its way.
+  // `int` is included, since an integer must not become a float.
   number: ['int', 'float'],
   boolean: ['bool'],
   null: ['None'],
 };
 const ANY = ['Any'];
 
-/** The classes of one module. They are in the order of their dependencies, as far as these are not recursive. */
+/** The classes of one module, in the order of their dependencies, except for recursive ones. */
 export class ModuleModels {
   readonly models: Model[] = [];
   readonly #names = new Set(RESERVED);
@@ -59,8 +59,8 @@ export class ModuleModels {
   /**
    * Adds the classes of a schema. Returns the type of its values.
    *
-   * @param name of the class, if the schema is of objects with properties
-   * @param isInput whether other properties than those of the schema are refused, unless it says more of them
+   * @param name the name of the class, if the schema is of objects with properties
+   * @param isInput whether properties that the schema does not list are refused: see `isOpenInput`
    */
   add(schema: unknown, name: string, { isInput }: { isInput: boolean }): string {
     return new SchemaReader(this, schema, isInput).root(name);
@@ -90,12 +90,12 @@ export class ModuleModels {
     return this.#nodes <= MAX_NODES && !this.isTooLong;
   }
 
-  /** Counts what will be in the text of the module: a few references to a long type make it long. */
+  /** Counts the text of the module in advance: a few references to a long type make it long. */
   countText(texts: readonly string[]): void {
     for (const { length } of texts) this.#textLength += length;
   }
 
-  /** Whether its text is not worth being generated. */
+  /** Whether its text would be too long to generate. */
   get isTooLong(): boolean {
     return this.#textLength > MAX_TEXT;
   }
@@ -105,9 +105,9 @@ class SchemaReader {
   readonly #module: ModuleModels;
   readonly #root: unknown;
   readonly #isInput: boolean;
-  /** The types of `$ref`s; undefined while it is being found out. */
+  /** The types of `$ref`s; undefined while a type is being resolved. */
   readonly #refs = new Map<string, string[] | undefined>();
-  /** Those of an object with 100,000 properties are looked at once, however often it is referred to. */
+  /** The properties of objects, cached: an object with 100,000 properties is read only once, whatever refers to it. */
   readonly #entries = new WeakMap<object, [string, unknown][]>();
 
   constructor(module: ModuleModels, root: unknown, isInput: boolean) {
@@ -131,7 +131,7 @@ class SchemaReader {
     return joined(this.#typeOf(schema, name, 0));
   }
 
-  /** The types of a schema: one, or those of a union. */
+  /** The types of a schema: several for a union. */
   #typeOf(schema: unknown, hint: string, depth: number): string[] {
     const types = this.#read(schema, hint, depth);
     this.#module.countText(types);
@@ -165,7 +165,7 @@ class SchemaReader {
     return united(branches.map((branch) => this.#typeOf(branch, hint, depth + 1)));
   }
 
-  /** Objects are merged; what else an `allOf` combines is not expressed. */
+  /** The types of an `allOf`: objects are merged; other combinations are not expressed. */
   #intersection(parts: unknown[], hint: string, depth: number): string[] {
     if (parts.length === 1) return this.#typeOf(parts[0], hint, depth + 1);
     const objects = parts
@@ -182,11 +182,11 @@ class SchemaReader {
   }
 
   #typeOfRef(ref: string, hint: string, depth: number): string[] {
-    // A type that contains itself without a class between has no name to be written by.
+    // A type that contains itself without a class in between has no name, and cannot be expressed.
     if (this.#refs.has(ref)) return this.#refs.get(ref) ?? ANY;
     const target = this.#target(ref);
     const name = ref.split('/').at(-1) ?? hint;
-    // As deep as the root: what is named ends the nesting.
+    // Depth 0, since a named class ends the nesting.
     if (this.#hasProperties(target)) return this.#newModel(target, name, 0, ref);
     this.#refs.set(ref, undefined);
     const types = this.#typeOf(target, name, depth + 1);
@@ -222,7 +222,7 @@ class SchemaReader {
     this.#module.models.push({ name, description: textOf(schema['description']), properties, isOpen });
   }
 
-  /** The properties, and one more than are read. */
+  /** The properties, at most one more than are used. */
   #entriesOf(properties: Record<string, unknown>): [string, unknown][] {
     const known = this.#entries.get(properties) ?? Object.entries(properties).slice(0, MAX_PROPERTIES + 1);
     this.#entries.set(properties, known);
@@ -256,24 +256,24 @@ function requiredOf({ required }: Schema): unknown[] {
 }
 
 /**
- * Whether arguments may have other properties. Unlike in JSON Schema, not if the schema does not say: a name that is
- * misspelt would be ignored.
- * @param known how many properties it has
+ * Whether arguments may have other properties. Unlike in JSON Schema, they may not by default: a misspelt name would be
+ * ignored.
+ * @param known the number of its properties
  */
 function isOpenInput({ additionalProperties: others, ...schema }: ObjectSchema, known: number): boolean {
   if (others === false) return false;
-  // Where properties are described that this reader does not look at.
+  // Keywords that describe properties, which this reader ignores.
   const saysMore = ['patternProperties', 'anyOf', 'oneOf', 'allOf', 'if'].some((key) => Object.hasOwn(schema, key));
   return others !== undefined || saysMore || known === 0 || known > MAX_PROPERTIES;
 }
 
-/** Whether it is a short value that is neither null nor a list or an object. */
+/** Whether a value is short, and neither null nor a list or object. */
 function isScalar(value: unknown): value is string | number | boolean {
   if (typeof value === 'string') return value.length <= MAX_VALUE_LENGTH;
   return typeof value === 'number' || typeof value === 'boolean';
 }
 
-/** Whether `Literal` may have it. */
+/** Whether `Literal` can contain a value. */
 function isExact(value: unknown): boolean {
   return isScalar(value) && (typeof value !== 'number' || Number.isSafeInteger(value));
 }
@@ -293,7 +293,7 @@ function united(types: string[][]): string[] {
 }
 
 function joined(types: string[]): string {
-  // None last, as people write it.
+  // None comes last by convention.
   return [...types.filter((type) => type !== 'None'), ...(types.includes('None') ? ['None'] : [])].join(' | ');
 }
 

@@ -4,12 +4,12 @@ import { importable, listedSavedTools, type SavedToolSources } from '../saved-to
 import { addMeaning, type MeaningSources } from './add-meaning.ts';
 import { usesInCode } from './listed-tools.ts';
 
-/** What searches of agents that act in code read. */
+/** The sources of searches by agents that act in code. */
 export interface SearchSources extends MeaningSources {
   catalog: SavedToolSources;
 }
 
-/** What a search finds for the code of an agent: its saved tools, and the tools of servers that it may call. */
+/** The search for an agent's code: finds its saved tools, and the MCP tools that it may call. */
 export const searchCode: SearchCode<SearchSources> = async ({ spec, scope, signal }, { catalog, ...sources }) => {
   const saved = await listedSavedTools(catalog, spec, scope);
   return {

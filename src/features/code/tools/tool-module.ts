@@ -20,7 +20,7 @@ const NOT_FIELDS = new Set(
     'model_validate_json model_validate_strings Any Field Literal Model None bool float frozenset int list str'
   ).split(' '),
 );
-/** In characters. */
+/** The maximum characters of descriptions. */
 export const MAX_DESCRIPTION = 10_000;
 const MAX_FIELD_DESCRIPTION = 1000;
 const MAX_FIELD_NAME = 100;
@@ -28,8 +28,8 @@ const MAX_SOURCE_LENGTH = 256 * 1024;
 const MAX_SIGNATURE_LENGTH = 1000;
 
 /**
- * The module of a tool, and how its `run` is called.
- * @param parser the module of a saved tool that parses its text
+ * The module of a tool, and the signature of its `run`.
+ * @param parser the module of a saved tool that parses the text of the result
  */
 export function toolModule(tool: CodeTool, parser?: string): { source: string; signature: string } {
   const module = moduleOf(tool);
@@ -37,7 +37,7 @@ export function toolModule(tool: CodeTool, parser?: string): { source: string; s
   return { source: parser === undefined ? source : `${source}${parsing(parser)}`, signature };
 }
 
-/** The tool can be called without its parser: that is imported when it is first used, and may be wrong. */
+/** The code that parses results. The parser may be broken, so it is imported on first use: calls work without it. */
 function parsing(parser: string): string {
   return `
 
@@ -64,7 +64,7 @@ def __getattr__(name):
 `;
 }
 
-/** Code calls it as well, with arguments that only its server checks. */
+/** A form of the tool with any arguments, which only its server checks. */
 function withAnyArguments({ server, name, outputSchema }: CodeTool): CodeTool {
   return { server, name, inputSchema: {}, ...(outputSchema !== undefined && { outputSchema: {} }) };
 }
@@ -72,7 +72,7 @@ function withAnyArguments({ server, name, outputSchema }: CodeTool): CodeTool {
 function moduleOf(tool: CodeTool): { source: string; signature: string } {
   const { server, name, description = '', inputSchema, outputSchema } = tool;
   const module = new ModuleModels();
-  // A schema without properties is one of any arguments.
+  // A schema without properties accepts any arguments.
   if (module.add(inputSchema, 'Params', { isInput: true }) !== 'Params') {
     module.models.push({ name: 'Params', description: undefined, properties: [], isOpen: true });
   }
@@ -114,7 +114,7 @@ function moduleOf(tool: CodeTool): { source: string; signature: string } {
 
 function classOf({ name, description, properties, isOpen }: Model, classNames: ReadonlySet<string>): string[] {
   const fields = fieldsOf(properties, classNames);
-  // None is how Python says that an argument is left out.
+  // In Python, None stands for an omitted argument.
   const optional = properties.filter(({ isRequired, isNullable }) => !isRequired && !isNullable);
   const optionalNames = optional.map((property) => pythonString(property.name)).join(', ');
   return [
@@ -140,7 +140,7 @@ function valueOf(field: string, { name, isRequired, initial, description }: Prop
   return !isRequired && options.length === 1 ? ` = ${pythonLiteral(initial)}` : ` = Field(${options.join(', ')})`;
 }
 
-/** The properties with their names in Python. Those that are names of Python keep them. */
+/** The properties with their names in Python. Valid Python names are kept. */
 function fieldsOf(properties: Property[], classNames: ReadonlySet<string>): { field: string; property: Property }[] {
   const isFree = (name: string): boolean =>
     /^[A-Za-z][A-Za-z0-9_]*$/.test(name) &&
@@ -157,7 +157,7 @@ function fieldsOf(properties: Property[], classNames: ReadonlySet<string>): { fi
   });
 }
 
-/** Fields of pydantic begin with a letter. */
+/** The name of a field for pydantic, which must begin with a letter. */
 function fieldName(name: string): string {
   const word = name
     .slice(0, MAX_FIELD_NAME)

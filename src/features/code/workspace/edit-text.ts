@@ -12,10 +12,10 @@ interface Range {
 }
 
 /**
- * Replaces the only place of `old_text`. If there is none, the texts are compared again without trailing blanks, and with
- * plain quotes and dashes for typographic ones, which models exchange. Line ends are not compared; the new text gets those
- * of the file. What is not replaced stays as it is.
- * @throws WorkspaceFileError if there is not exactly one place
+ * Replaces the only occurrence of `old_text`. If there is none, the texts are compared again without trailing blanks,
+ * and with plain instead of typographic quotes and dashes, which models confuse. Line ends are ignored; the new text
+ * gets those of the file. The rest of the text is unchanged.
+ * @throws WorkspaceFileError if there is not exactly one occurrence
  */
 export function editText(text: string, { old_text, new_text }: Edit): { text: string; isExact: boolean } {
   const exact = placesOf(old_text, text, plainLine);
@@ -42,7 +42,7 @@ function lineEndOf(text: string): '\r\n' | '\n' {
   return crlf * 2 > all ? '\r\n' : '\n';
 }
 
-/** What is compared of a line: each character at its place in the line. */
+/** The form in which a line is compared; characters keep their positions. */
 type LineForm = (line: string) => string;
 
 function plainLine(line: string): string {
@@ -57,7 +57,7 @@ function looseLine(line: string): string {
     .replaceAll(/[‐‑‒–—―−]/g, '-');
 }
 
-/** The first two places of `sought`. */
+/** The first two occurrences of `sought`. */
 function placesOf(sought: string, text: string, form: LineForm): Range[] {
   const lines = text.split('\n');
   const starts: number[] = [];
@@ -70,7 +70,7 @@ function placesOf(sought: string, text: string, form: LineForm): Range[] {
   const pattern = sought.split('\n').map(form).join('\n');
   if (pattern === '') return [];
   const found = firstTwo(pattern, compared.join('\n'));
-  /** The position in the text of one in the compared text. */
+  /** Converts a position in the compared text into one in the original text. */
   const original = (at: number): number => {
     let line = 0;
     let left = at;
@@ -81,8 +81,8 @@ function placesOf(sought: string, text: string, form: LineForm): Range[] {
 }
 
 /**
- * The first two positions of a pattern, which may overlap, by the algorithm of Knuth, Morris and Pratt: its time is linear
- * in both texts, where `indexOf` takes minutes for texts made for that.
+ * The first two positions of a pattern, which may overlap, by the algorithm of Knuth, Morris and Pratt: its time is
+ * linear in both texts, while `indexOf` takes minutes for adversarial texts.
  */
 function firstTwo(pattern: string, text: string): number[] {
   /** For each length of a matched part, the length of its longest proper prefix that also ends it. */

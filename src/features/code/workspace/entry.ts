@@ -12,22 +12,22 @@ interface Owner {
 /** A folder of the host that code in a sandbox writes. Everything in it is hostile, and may change at any time. */
 export interface WorkspaceFolder {
   folder: string;
-  /** Where code with namespaces has it. Default: where it has its workspace. */
+  /** Its path for code with namespaces. Default: the path of the workspace. */
   place?: string;
-  /** Who gets what is made in it. */
+  /** The owner of new files and folders. */
   owner?: Owner | undefined;
 }
 
 /**
- * Makes a descriptor that stands for an entry and does not open it: a pipe is not waited for, a device does nothing, a
- * link is not followed. Node.js does not name this flag of Linux, which has the same value on x86-64 and arm64.
+ * Makes a descriptor for an entry without opening it: a pipe does not block, a device does nothing, and a link is not
+ * followed. Node.js has no constant for this flag of Linux, which has the same value on x86-64 and arm64.
  */
 const O_PATH = 0o10000000;
 
-/** Folders that are entered and links that are followed for one path: each takes several calls of the operating system. */
+/** The folders and links that are followed for one path: each takes several system calls. */
 const MAX_STEPS = 1_000;
 
-/** What a path leads to. */
+/** The entry to which a path leads. */
 interface Entry extends AsyncDisposable {
   /** The folder that contains it. */
   folder: FileHandle;
@@ -41,7 +41,7 @@ interface Found {
   stats: Stats;
 }
 
-/** Given where a path leads by links, below the workspace. Throws if it must not lead there. */
+/** Checks the target of a path with links, relative to the workspace. Throws if the target is not permitted. */
 export type LinkCheck = (path: string) => Promise<void>;
 
 /** The code of an error of the operating system, such as ENOENT; undefined for other errors. */
@@ -49,20 +49,20 @@ export function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'syscall' in error && 'code' in error ? String(error.code) : undefined;
 }
 
-/** The path of a name in an open folder, which stays the same folder when its own name or those above are replaced. */
+/** The path of a name in an open folder. It remains in this folder even if the folder or its parents are replaced. */
 export function within(folder: FileHandle, name: string): string {
   return `${itself(folder)}/${name}`;
 }
 
-/** The path of what is open, which is not looked up by name again. */
+/** A path to an open file or folder that is not looked up by name again. */
 export function itself({ fd }: FileHandle): string {
   return `/proc/self/fd/${fd}`;
 }
 
 /**
- * Follows a path from folder to folder by descriptors, so that no link, and no exchange of a folder for a link, leads out
- * of the workspace. Links that stay inside are followed.
- * @param missingFolders what happens to folders of the path that do not exist
+ * Follows a path from folder to folder by descriptors, so that neither a link nor a folder that is replaced by a link
+ * leads out of the workspace. Links that stay inside are followed.
+ * @param missingFolders whether missing folders of the path are made, or are an error
  * @param linked called before folders are made or the entry is returned, if a link was followed
  * @throws WorkspaceFileError
  */
@@ -73,9 +73,9 @@ export async function findEntry(
   linked?: LinkCheck,
 ): Promise<Entry> {
   const { folder: root, place, owner } = workspace;
-  /** The next step is the last element. */
+  /** The remaining steps; the last element is the next one. */
   const steps = stepsOf(path, root, place).toReversed();
-  /** From the workspace to `folder`. */
+  /** The names from the workspace to `folder`. */
   let names: string[] = [];
   let isLinked = false;
   let folder = await open(root, O_PATH | constants.O_DIRECTORY);
@@ -94,7 +94,7 @@ export async function findEntry(
       if (step === '.') continue;
       if (step === '..') {
         if (names.length === 0) throw leaves(path, place);
-        // From the root again: the parent of a folder that was moved is another one.
+        // Starts from the root again, since a folder that was moved has another parent.
         steps.push(...names.slice(0, -1).toReversed());
         await backToRoot();
         continue;
@@ -166,14 +166,14 @@ export async function makeFolder(parent: FileHandle, name: string, owner: Owner 
   try {
     await mkdir(within(parent, name), { mode: 0o755 });
   } catch (error) {
-    // The code in the sandbox was faster.
+    // The code in the sandbox has just made it.
     if (codeOf(error) === 'EEXIST') return;
     throw error;
   }
   const made = await find(parent, name);
   if (!made) return;
   try {
-    // By descriptor, and a folder only: by name, it might be another file by now, and would be given away.
+    // Only for a folder, and by descriptor: by name, the owner of another file might be changed.
     if (owner && made.stats.isDirectory()) await chown(itself(made.handle), owner.uid, owner.gid);
   } finally {
     await made.handle.close();

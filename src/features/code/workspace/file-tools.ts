@@ -10,28 +10,28 @@ import { chunksOf, readAll, type WorkspaceFiles } from './workspace-files.ts';
 import { WORKSPACE } from '../../../spec/workspace-path.ts';
 import { shown, WorkspaceFileError } from './workspace-path.ts';
 
-/** In characters, as for the code of a cell. */
+/** The maximum characters of a written file, as for the code of a cell. */
 const MAX_CONTENT_LENGTH = 1_000_000;
 
-/** An edit has the whole file in memory, and blocks the process while it searches. */
+/** The limit of edits, which keep the whole file in memory, and block the process while they search. */
 const MAX_EDITED_BYTES = 4 * 1024 * 1024;
 
-/** As for what a cell displays. */
+/** As for the displays of a cell. */
 const MAX_MEDIA_BYTES = 8 * 1024 * 1024;
 
-/** More lines than a file that is read can have. */
+/** More lines than a readable file can have. */
 const MAX_LINES = 1_000_000_000;
 
-/** What reads files. */
+/** Files that can be read. */
 export type ReadableFiles = Pick<WorkspaceFiles, 'read'>;
 
 /** A tool that reads or writes a file of `Files`. */
 export interface FileTool<Files = WorkspaceFiles> extends OfferedTool {
   effect: ServerRun['effect'];
-  /** What a policy decides on. */
+  /** The action on which policies decide. */
   action: 'file_read' | 'file_write' | 'file_edit';
   /**
-   * @param hidden values of which a text that is not all of its file does not end with a beginning
+   * @param hidden values; a text that is only a part of its file does not end with the beginning of one of them
    * @throws ZodError if the arguments do not fit the schema of the tool
    */
   run: (args: unknown, files: Files, hidden?: readonly string[]) => Promise<FileToolResult>;
@@ -71,7 +71,7 @@ function fileTool<Input extends z.ZodObject, Files>({
 
 const path = z.string().describe(`The path of the file, below ${WORKSPACE}.`);
 
-/** It also reads what code imports, below `/tools`. */
+/** Also reads the modules that code imports, below `/tools`. */
 export const READ_FILE = fileTool({
   name: 'read_file',
   description: 'Read a text file, or some of its lines.',
@@ -87,7 +87,7 @@ export const READ_FILE = fileTool({
   }),
 });
 
-/** What models can do with the files of a sandbox without code. */
+/** The tools by which models access the files of a sandbox without code. */
 export const FILE_TOOLS: readonly FileTool[] = [
   READ_FILE,
   fileTool({

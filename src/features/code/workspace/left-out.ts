@@ -1,6 +1,6 @@
 import { shown } from './workspace-path.ts';
 
-/** How many paths a notice names. */
+/** The number of paths in a notice. */
 const MAX_EXAMPLES = 3;
 
 /** Paths of a workspace that are not stored or not restored, by reason. */
@@ -14,7 +14,7 @@ export class LeftOut {
     if (known.examples.length < MAX_EXAMPLES) known.examples.push(shown(path));
   }
 
-  /** One line for each reason. `what` has become of the paths. */
+  /** One line for each reason. `what`: what happened to the paths. */
   notices(what: 'not stored' | 'not changed by a client' | 'lost'): string[] {
     return [...this.#byReason].map(([reason, { count, examples }]) => {
       const more = count > examples.length ? ` and ${count - examples.length} more` : '';

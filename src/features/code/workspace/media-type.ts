@@ -3,7 +3,7 @@ import { audioType } from '../../../core/audio-formats.ts';
 import { imageTypeOf } from '../../files/file-kind.ts';
 import { decodeText } from './text-content.ts';
 
-/** The types, besides images, that models take, by their first bytes as Latin-1. */
+/** The types besides images that models accept, by their first bytes as Latin-1. */
 const MEDIA: readonly (readonly [start: RegExp, type: string])[] = [
   [/^%PDF-/, 'application/pdf'],
   [/^RIFF[^]{4}WAVE/, audioType('wav')],
@@ -14,8 +14,8 @@ const MEDIA: readonly (readonly [start: RegExp, type: string])[] = [
 ];
 
 /**
- * The media type of a file by its first bytes, since its name is not reliable: a provider rejects an image of another type
- * than it claims.
+ * The media type of a file by its first bytes, since its name is not reliable: a provider rejects an image with a wrong
+ * declared type.
  */
 export function mediaTypeOf(head: Buffer): { mediaType: string; isMedia: boolean } {
   const start = head.toString('latin1', 0, 64);
@@ -25,7 +25,7 @@ export function mediaTypeOf(head: Buffer): { mediaType: string; isMedia: boolean
   return { mediaType: isText ? 'text/plain' : 'application/octet-stream', isMedia: false };
 }
 
-/** By the extension of a name, for clients: the bytes of a file in a sandbox are not read for a list. */
+/** Types by file extension, for lists of clients, which do not read the bytes of files. */
 const BY_EXTENSION: Readonly<Record<string, string>> = {
   bmp: 'image/bmp',
   css: 'text/css',

@@ -6,7 +6,7 @@ import { MAX_NAME_BYTES } from '../../../spec/workspace-path.ts';
 import type { StoredWorkspaces } from './stored-workspace.ts';
 import { WorkspaceFileError } from './workspace-path.ts';
 
-/** Room for what is appended to a name that is taken. */
+/** Leaves room for the suffix of a name that is taken. */
 const MAX_STEM_BYTES = MAX_NAME_BYTES - 64;
 
 /** Writes the files of users into the workspace, under their names. */
@@ -18,14 +18,14 @@ export function placeFilesIn(workspaces: Pick<StoredWorkspaces, 'place'>): Place
     try {
       return await workspaces.place(sessionId, contents, actions.workspace);
     } catch (error) {
-      // The workspace is full, or code changes it at the moment. The model gets the files nevertheless.
+      // The workspace is full, or code is changing it. The model gets the files nevertheless.
       if (error instanceof WorkspaceFileError) return [];
       throw error;
     }
   };
 }
 
-/** Clients choose names. */
+/** A safe name for a file in the workspace, since clients choose the names. */
 export function nameOf({ name }: Pick<StoredFile, 'name'>): string {
   const safe = name.toWellFormed().replaceAll(/[/\0]/g, '_');
   const { name: stem, ext } = posix.parse(safe);
@@ -38,7 +38,7 @@ export function nameOf({ name }: Pick<StoredFile, 'name'>): string {
     .replace(/\uFFFD$/, '')}${extension}`;
 }
 
-/** The files of a request are inside of it. */
+/** The content of a file: the files of a request are always inline. */
 function contentOf(file: StoredFile): Buffer {
   return 'base64' in file ? Buffer.from(file.base64, 'base64') : Buffer.alloc(0);
 }

@@ -8,15 +8,15 @@ const NEWLINE = 0x0a;
 /** The bound of a result. */
 const MAX_TEXT_BYTES = 256 * 1024;
 
-/** How far a file is read to find the lines, which takes less than a second. */
+/** How far a file is scanned for the lines, in less than a second. */
 const MAX_SCANNED_BYTES = 256 * 1024 * 1024;
 
 interface LineRange {
   /** The first line, from 1. */
   offset: number;
-  /** How many lines; default: all. */
+  /** The number of lines; default: all. */
   limit?: number | undefined;
-  /** Values of which a text that is not all of its file does not end with a beginning. */
+  /** Values; a text that is only a part of its file does not end with the beginning of one of them. */
   hidden?: readonly string[] | undefined;
 }
 
@@ -39,7 +39,7 @@ export async function readLines(files: Pick<WorkspaceFiles, 'read'>, path: strin
   return `${text.replace(/\n$/, '')}\n[everturn] cut: ${note}`;
 }
 
-/** The bytes of the lines, or more than a result can have of them. `isEnd`: the file has nothing after them. */
+/** The bytes of the lines, or more of them than fit into a result. `isEnd`: they reach the end of the file. */
 function findLines(
   files: Pick<WorkspaceFiles, 'read'>,
   path: string,
@@ -79,7 +79,7 @@ function findLines(
   });
 }
 
-/** As many whole lines as fit, else the beginning of the first one. */
+/** Cuts to the whole lines that fit, else to the beginning of the first one. */
 function cut(bytes: Buffer): { bytes: Buffer; isCut: boolean } {
   if (bytes.length <= MAX_TEXT_BYTES) return { bytes, isCut: false };
   let end = bytes.lastIndexOf(NEWLINE, MAX_TEXT_BYTES - 1) + 1;

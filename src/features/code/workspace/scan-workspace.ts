@@ -7,19 +7,19 @@ import { LeftOut } from './left-out.ts';
 import type { StoredWorkspaceFile, WorkspaceEntry } from './workspace-list.ts';
 import { MAX_PATH_BYTES, WORKSPACE } from '../../../spec/workspace-path.ts';
 
-/** Each folder on the way is open. */
+/** Limited, since each folder on the path is kept open. */
 const MAX_DEPTH = 100;
 
-/** The names of a folder that are looked at together. */
+/** The number of names of a folder that are read together. */
 const BATCH = 64;
 
-/** The paths and targets of links in a list, in JSON bytes. */
+/** The JSON bytes of the paths and the targets of links in a list. */
 const MAX_NAMES_BYTES = 8 * 1024 * 1024;
 
-/** The last millisecond of the year 9999: code can set any time. */
+/** The last millisecond of the year 9999: times are limited, since code can set any time. */
 const MAX_TIME = 253_402_300_799_999;
 
-/** A file that changes twice in a tick of the file system's clock has the same stamp: 10 ms before Linux 6.13. */
+/** The minimum age for a stamp: changes within a tick of the file system (10 ms before Linux 6.13) have the same. */
 const STAMP_AGE_MS = 20;
 
 export interface WorkspaceLimits {
@@ -40,8 +40,8 @@ interface ScanOptions extends WorkspaceLimits {
 }
 
 /**
- * Lists what a workspace contains, up to the limits, and what is left out. It takes a time that is bounded by the limits,
- * whatever the workspace contains.
+ * Lists the contents of a workspace up to the limits, and the omitted paths. The limits also bound the time, whatever
+ * the workspace contains.
  */
 export async function scanWorkspace(
   folder: string,
@@ -66,19 +66,19 @@ class Scan {
     this.#bytesLeft = options.maxBytes;
   }
 
-  /** Adds what a folder contains; `path` ends with a slash, except for that of the workspace. */
+  /** Adds the contents of a folder. `path` ends with a slash, or is empty for the workspace. */
   async folder(place: string, path: string, depth: number): Promise<void> {
     try {
       await using handle = await open(place, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
       if (depth > 0) this.entries.push({ kind: 'folder', path: path.slice(0, -1) });
-      // Its files first, so that a large folder does not displace the files beside it.
+      // Files before folders, so that a large folder does not displace the files beside it.
       for (const name of await this.#addFiles(handle, path)) {
         const inner = `${path}${name}/`;
         if (depth === MAX_DEPTH) this.leftOut.add(`it is more than ${MAX_DEPTH} folders deep`, inner);
         else if (this.#hasRoomFor(inner)) await this.folder(within(handle, name), inner, depth + 1);
       }
     } catch (error) {
-      // A workspace that is missing is not an empty one; but code may have closed it to this process.
+      // A missing workspace is an error, and not an empty one; but code may have denied access to this process.
       if (depth === 0 && codeOf(error) !== 'EACCES') throw error;
       this.#failed(error, path || WORKSPACE);
     }
@@ -158,7 +158,7 @@ class Scan {
     return false;
   }
 
-  /** What is removed or replaced during the scan is no longer part of the workspace. */
+  /** Handles an error. Paths that were removed or replaced during the scan are no longer part of the workspace. */
   #failed(error: unknown, path: string): void {
     const code = codeOf(error);
     if (code === undefined) throw error;
@@ -166,7 +166,7 @@ class Scan {
   }
 }
 
-/** Undefined if it was removed in the meantime. */
+/** Undefined if the entry was removed in the meantime. */
 async function statOf(folder: FileHandle, name: string): Promise<Stats | undefined> {
   try {
     return await lstat(within(folder, name));
@@ -176,7 +176,7 @@ async function statOf(folder: FileHandle, name: string): Promise<Stats | undefin
   }
 }
 
-/** The time of the last change of status, which code cannot set, unlike the time of modification. */
+/** A stamp from the time of the last status change, which code cannot set, unlike the time of modification. */
 function stampOf({ ino, size, ctimeMs }: Stats, now: number): string | undefined {
   return now - ctimeMs < STAMP_AGE_MS ? undefined : `${ino} ${size} ${ctimeMs}`;
 }

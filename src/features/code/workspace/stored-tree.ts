@@ -3,16 +3,16 @@ import { MAX_PATH_BYTES, WORKSPACE } from '../../../spec/workspace-path.ts';
 import type { StoredWorkspaceFile, WorkspaceEntry } from './workspace-list.ts';
 import { leaves, shown, stepsOf, stepsOfTarget, WorkspaceFileError } from './workspace-path.ts';
 
-/** Names and links that are followed for one path. */
+/** The number of names and links that are followed for one path. */
 const MAX_STEPS = 1_000;
 
-/** The folder of what Everturn itself stores. */
+/** The folder of Everturn's own files. */
 const OWN_FOLDER = '.everturn';
 
-/** What a path names: a file, or a folder. */
+/** The file or folder of a path. */
 export type StoredItem = { path: string } & ({ file: StoredWorkspaceFile } | { isFolder: true });
 
-/** A workspace as it is stored. Paths lead where they would in its folder: links are followed, and none leads out of it. */
+/** A stored workspace. Paths are resolved as in its folder: links are followed, but never out of the workspace. */
 export class StoredTree {
   readonly #entries: Map<string, WorkspaceEntry>;
 
@@ -24,12 +24,12 @@ export class StoredTree {
     return [...this.#entries.values()];
   }
 
-  /** Whether there is anything of this name, also a link. */
+  /** Whether an entry of any kind, also a link, has this path. */
   has(path: string): boolean {
     return this.#entries.has(path);
   }
 
-  /** The first of the names for a file in the workspace that is free, or has this content. @throws WorkspaceFileError */
+  /** The first candidate name for a file that is free, or whose file has this content. @throws WorkspaceFileError */
   freeName(name: string, sha256: string): string {
     for (const free of freeNames(name)) {
       const entry = this.#entries.get(free);
@@ -46,7 +46,7 @@ export class StoredTree {
   }
 
   /**
-   * What a folder contains, in the order of the paths; of a file, itself. Links that lead nowhere are left out, and folders
+   * The contents of a folder in the order of the paths; for a file, only itself. Broken links are left out, and folders
    * behind links are not entered.
    * @throws WorkspaceFileError
    */
@@ -61,7 +61,7 @@ export class StoredTree {
     return listed.toSorted(byCodeUnits).flatMap((one) => this.#listed(one));
   }
 
-  /** The workspace with another content of a file. @throws WorkspaceFileError */
+  /** The workspace with a new or changed file. @throws WorkspaceFileError */
   with(path: string, content: Omit<StoredWorkspaceFile, 'kind' | 'path' | 'isExecutable'>): StoredTree {
     const names = this.#namesOf(path);
     const place = names.join('/');
@@ -76,7 +76,7 @@ export class StoredTree {
     const isExecutable = replaced?.kind === 'file' && replaced.isExecutable;
     const missing = folders.filter((folder) => !this.#entries.has(folder));
     const made = missing.map((folder): WorkspaceEntry => ({ kind: 'folder', path: folder }));
-    // A folder precedes what it contains.
+    // A folder precedes its contents.
     const others = this.entries.filter((entry) => entry.path !== place);
     return new StoredTree([...others, ...made, { kind: 'file', path: place, isExecutable, ...content }]);
   }
@@ -107,7 +107,7 @@ export class StoredTree {
     }
   }
 
-  /** The names from the workspace to what a path leads to, none of which is a link. */
+  /** The names from the workspace to the target of a path, with links resolved. */
   #namesOf(path: string): string[] {
     const steps = stepsOf(path, WORKSPACE).toReversed();
     let names: string[] = [];
@@ -138,7 +138,7 @@ function byCodeUnits(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-/** The name, or the one with a number, for each attempt to find one that is free. */
+/** Candidate names: the name itself, then the name with increasing numbers. */
 function* freeNames(name: string): Generator<string> {
   yield name;
   const { name: stem, ext } = posix.parse(name);

@@ -15,10 +15,10 @@ import {
 } from './workspace-list.ts';
 import { WorkspaceFileError } from './workspace-path.ts';
 
-/** A list is parsed at once: this one takes a fifth of a second, and has about 60,000 files. */
+/** A list is parsed at once: a list of this size takes a fifth of a second, and has about 60,000 files. */
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
 
-/** How often a change is made again because the workspace has changed meanwhile. */
+/** How often a change is retried because the workspace has changed meanwhile. */
 const MAX_ATTEMPTS = 5;
 
 interface WorkspaceSources {
@@ -26,17 +26,17 @@ interface WorkspaceSources {
   blobs: BlobStore;
 }
 
-/** The files of a workspace, as they were when it was opened. */
+/** The files of a workspace in their state when it was opened. */
 export interface OpenedWorkspace {
-  /** The names in a folder; none if there is no such folder. */
+  /** The names in a folder; empty if the folder does not exist. */
   names: (folder: string) => Promise<string[]>;
-  /** The first bytes of a file as text; undefined if there is no such file, or it is no text in UTF-8. */
+  /** The first bytes of a file as text; undefined if the file does not exist, or is no text in UTF-8. */
   text: (path: string, maxBytes: number) => Promise<string | undefined>;
 }
 
 /**
- * The workspaces of sessions as they are stored after each call, without their hosts: clients read and change them. A host
- * makes the changes in its folder before the next call.
+ * The workspaces of sessions as stored after each call, for clients, which read and change them without the hosts. A
+ * host applies these changes to its folder before the next call.
  */
 export class StoredWorkspaces {
   readonly #sources: WorkspaceSources;
@@ -69,7 +69,7 @@ export class StoredWorkspaces {
     }
   }
 
-  /** The files of a session as they are now; those that its agent gives it if nothing is stored yet. */
+  /** The current files of a session; the files from its agent if nothing is stored yet. */
   async open(sessionId: string, { files }: Pick<CodeActions['workspace'], 'files'>): Promise<OpenedWorkspace> {
     const row = await this.#sources.catalog.sandboxes.get(sessionId);
     const given = new Map(row?.workspace ? [] : files.map(({ path, base64 }) => [path, base64]));
@@ -105,8 +105,8 @@ export class StoredWorkspaces {
   }
 
   /**
-   * Writes files under their names, or others if these are taken by other contents: a repetition finds its own. Returns
-   * their paths.
+   * Writes files under their names, or under other names if other contents have these. A repetition finds its own
+   * files. Returns their paths.
    * @throws WorkspaceFileError
    */
   async place(
@@ -158,7 +158,7 @@ export class StoredWorkspaces {
     throw new WorkspaceFileError('running', 'code of the session runs, and may change the files: try again after it');
   }
 
-  /** What the agent gives a workspace, of which nothing is stored before its first call. */
+  /** Stores the agent's files for a workspace that has no stored files yet. */
   async #first(sessionId: string, { files }: CodeActions['workspace']): Promise<StoredTree> {
     let tree = new StoredTree([]);
     for (const { path, base64 } of files) {
@@ -177,7 +177,7 @@ export class StoredWorkspaces {
   }
 }
 
-/** What an agent gives a workspace: the tree of files whose contents are not stored. */
+/** The tree of the agent's files for a workspace, whose contents are not stored. */
 function givenTree(paths: string[]): StoredTree {
   const unstored = { bytes: 0, modifiedAt: 0, sha256: '', blobs: [] };
   return paths.reduce((tree, path) => tree.with(path, unstored), new StoredTree([]));

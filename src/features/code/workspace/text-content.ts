@@ -1,6 +1,6 @@
 import { shown, WorkspaceFileError } from './workspace-path.ts';
 
-/** Undefined for bytes that are not UTF-8, or contain NUL. A byte order mark is part of the text. */
+/** Decodes a text; undefined for bytes that are not UTF-8, or contain NUL. A byte order mark is part of the text. */
 export function decodeText(bytes: Uint8Array, { isPart = false } = {}): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {

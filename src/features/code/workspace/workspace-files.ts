@@ -13,7 +13,7 @@ interface OpenFile {
   stats: Stats;
 }
 
-/** What a written file has; default: what the file that it replaces has, else not executable, and modified now. */
+/** The attributes of a written file; default: those of the replaced file, else not executable, and modified now. */
 interface FileAttributes {
   isExecutable?: boolean;
   /** In milliseconds since 1970. */
@@ -21,8 +21,8 @@ interface FileAttributes {
 }
 
 /**
- * The files of a sandbox, read and written by a process that may have more rights than the code in it. One instance serves a
- * sandbox, so that two calls do not change a file at the same time.
+ * The files of a sandbox, for a process that may have more rights than the code in it. A sandbox has one instance, so
+ * that two calls do not change a file at the same time.
  */
 export class WorkspaceFiles {
   readonly #workspace: WorkspaceFolder;
@@ -35,7 +35,7 @@ export class WorkspaceFiles {
     this.#linked = linked;
   }
 
-  /** The same files, for a caller that may not use all of them: where links lead is checked. */
+  /** The same files, for a caller that may not use all of them: the targets of links are checked. */
   withLinks(linked: LinkCheck): WorkspaceFiles {
     return new WorkspaceFiles(this.#workspace, this.#writes, linked);
   }
@@ -46,13 +46,13 @@ export class WorkspaceFiles {
       await using entry = await findEntry(this.#workspace, path, 'fail', this.#linked);
       if (!entry.found) throw new WorkspaceFileError('not_found', `${shown(path)} does not exist`);
       this.#checkFile(path, entry.found.stats);
-      // Without O_NONBLOCK, a lease that hostile code holds on the file would block a thread for 45 seconds.
+      // Without O_NONBLOCK, a lease on the file by hostile code would block a thread for 45 seconds.
       await using handle = await open(itself(entry.found.handle), constants.O_RDONLY | constants.O_NONBLOCK);
       return await use({ handle, stats: await handle.stat() });
     });
   }
 
-  /** Writes a file at once, and makes the folders that it needs. @throws WorkspaceFileError */
+  /** Writes a file atomically, and makes the folders that it needs. @throws WorkspaceFileError */
   write(
     path: string,
     content: string | Uint8Array | AsyncIterable<Uint8Array>,
@@ -62,7 +62,7 @@ export class WorkspaceFiles {
   }
 
   /**
-   * Writes a new file, beside the one that has the path, if any. Returns its path.
+   * Writes a new file, under another path if a file has this one. Returns its path.
    * @throws WorkspaceFileError
    */
   async writeNew(wanted: string, content: string | Uint8Array): Promise<string> {
@@ -75,8 +75,8 @@ export class WorkspaceFiles {
   }
 
   /**
-   * Replaces the content of a file of at most `maxBytes` by what `change` makes of it. No other write of this instance
-   * to the path comes in between.
+   * Replaces the content of a file of at most `maxBytes` by the result of `change`. No other write of this instance to
+   * the path happens in between.
    * @throws WorkspaceFileError
    */
   update(path: string, maxBytes: number, change: (content: Buffer) => string): Promise<void> {
@@ -104,7 +104,7 @@ export class WorkspaceFiles {
     });
   }
 
-  /** Makes a symbolic link, which may lead anywhere: nothing here follows it out of the workspace. @throws WorkspaceFileError */
+  /** Makes a symbolic link with any target: it is not followed out of the workspace here. @throws WorkspaceFileError */
   makeLink(path: string, target: string): Promise<void> {
     return explained(`${shown(path)} cannot be made`, async () => {
       await using entry = await findEntry(this.#workspace, path, 'make');
@@ -133,7 +133,7 @@ export class WorkspaceFiles {
       if (replaced) this.#checkFile(path, replaced);
       const { owner } = this.#workspace;
       const temporary = within(entry.folder, `.everturn-${randomUUID()}`);
-      // A new file, never the one that exists: that may be linked from elsewhere, or be open in the sandbox.
+      // Never writes into an existing file, which may have other links, or be open in the sandbox.
       const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
       await using handle = await open(temporary, flags, 0o600);
       try {
@@ -161,14 +161,14 @@ export class WorkspaceFiles {
     if (stats.isDirectory()) throw new WorkspaceFileError('not_a_file', `${shown(path)} is a folder`);
     if (!stats.isFile()) throw new WorkspaceFileError('not_a_file', `${shown(path)} is not a regular file`);
     const { owner } = this.#workspace;
-    // Where links to files of others are not forbidden, code could make this process read one of them.
+    // Unless the system forbids hard links to files of other users, code could make this process read one of them.
     if (owner && stats.nlink > 1 && stats.uid !== owner.uid) {
       throw new WorkspaceFileError('invalid_path', `${shown(path)} is a link to a file of another user`);
     }
   }
 }
 
-/** Gives a file a second name, unless another one has it. */
+/** Gives a file a second name. False if the name is taken. */
 async function isLinked(file: string, name: string): Promise<boolean> {
   try {
     await link(file, name);
@@ -208,11 +208,11 @@ export async function readAll(file: OpenFile, path: string, maxBytes: number): P
       `${shown(path)} has ${size} bytes, more than ${maxBytes}: use code for it`,
     );
   }
-  // Not more than it had, while code may append to it.
+  // Reads at most the original size, since code may append to the file.
   return Buffer.concat(await Array.fromAsync(chunksOf(file, size)));
 }
 
-/** @throws WorkspaceFileError for an error of the operating system, without the path on the host, which is the operator's */
+/** @throws WorkspaceFileError for a system error, without the path on the host, which is private to the operator */
 async function explained<T>(problem: string, operation: () => Promise<T>): Promise<T> {
   try {
     return await operation();

@@ -2,23 +2,23 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { BlobStore } from '../../../blobs/blob-store.ts';
 
-/** A larger file is stored in pieces of this size, of which the last one may be shorter: a blob is in memory as a whole. */
+/** Files are stored in pieces of this size, the last one possibly shorter, since a blob is in memory as a whole. */
 export const PIECE_BYTES = 4 * 1024 * 1024;
 
 export const workspaceList = z.object({
   /** The blob with the entries. */
   blob: z.string(),
-  /** How many files it has, without folders and links, and their bytes. */
+  /** The number of files, without folders and links, and their bytes. */
   files: z.number(),
   bytes: z.number(),
-  /** What of the workspace is not stored, and why; for the model and for people. */
+  /** Notices for the model and for people about the parts of the workspace that are not stored, and why. */
   notices: z.array(z.string()),
 });
 
 /** The stored files of a workspace, for the row of its sandbox. */
 export type WorkspaceList = z.infer<typeof workspaceList>;
 
-/** The list that the row of a sandbox has; undefined if nothing is stored yet. */
+/** The list in the row of a sandbox; undefined if nothing is stored yet. */
 export function workspaceListOf({ workspace }: { workspace: string | null }): WorkspaceList | undefined {
   return workspace === null ? undefined : workspaceList.parse(JSON.parse(workspace));
 }
@@ -31,7 +31,7 @@ const file = z.object({
   /** In milliseconds since 1970. */
   modifiedAt: z.number(),
   sha256: z.string(),
-  /** Its content, in pieces. */
+  /** The blobs of its content, in pieces. */
   blobs: z.array(z.string()),
   /** Changes with the content; unset if it may not yet have changed with it. */
   stamp: z.string().optional(),
@@ -45,10 +45,10 @@ const entry = z.discriminatedUnion('kind', [
 
 export type StoredWorkspaceFile = z.infer<typeof file>;
 
-/** What is stored of a file, a folder or a link below a workspace. A folder precedes what it contains. */
+/** The stored form of a file, folder or link below a workspace. A folder precedes its contents. */
 export type WorkspaceEntry = z.infer<typeof entry>;
 
-/** The place of a session in a blob store. */
+/** The blobs of a session in a blob store. */
 export interface SessionBlobs {
   blobs: BlobStore;
   sessionId: string;
@@ -74,7 +74,7 @@ export interface ReadList {
   entries: WorkspaceEntry[];
 }
 
-/** @param before what the store has: the same entries are not stored again, which would wait for the disk */
+/** @param before the stored list: equal entries are not stored again, which would wait for the disk */
 export async function storeWorkspaceList(
   { blobs, sessionId }: SessionBlobs,
   { entries, notices }: { entries: WorkspaceEntry[]; notices: string[] },

@@ -1,7 +1,7 @@
 import { NamedError } from '../../../lib/errors.ts';
 import { MAX_NAME_BYTES, MAX_PATH_BYTES, WORKSPACE } from '../../../spec/workspace-path.ts';
 
-/** How much of a path an error shows. */
+/** The maximum characters of a path in an error. */
 const MAX_SHOWN_LENGTH = 200;
 
 /**
@@ -15,7 +15,7 @@ const MAX_SHOWN_LENGTH = 200;
  */
 type Problem = 'invalid_path' | 'not_found' | 'not_a_file' | 'unsuitable' | 'failed' | 'full' | 'running';
 
-/** A file of a workspace cannot be read or written. Models and clients read the message. */
+/** A file of a workspace cannot be read or written. The message is for models and clients. */
 export class WorkspaceFileError extends NamedError {
   readonly code: Problem;
 
@@ -25,7 +25,7 @@ export class WorkspaceFileError extends NamedError {
   }
 }
 
-/** A path in a message: names may contain line breaks and control characters. */
+/** A path for a message, quoted, since names may contain line breaks and control characters. */
 export function shown(path: string): string {
   return JSON.stringify(path.length > MAX_SHOWN_LENGTH ? `${path.slice(0, MAX_SHOWN_LENGTH)}…` : path);
 }
@@ -35,10 +35,10 @@ export function leaves(path: string, place = WORKSPACE): WorkspaceFileError {
 }
 
 /**
- * The steps from the workspace to a path of a tool call: names and `..`, and `.` at the end of a path that can only be a
- * folder. A relative path begins in the workspace.
- * @param folder the workspace as the host names it, and so does code that is confined without namespaces
- * @param place where code with namespaces has it
+ * The steps from the workspace to a path of a tool call: names and `..`, and `.` at the end of a path that can only be
+ * a folder. A relative path begins in the workspace.
+ * @param folder the path of the workspace on the host, and for code that is confined without namespaces
+ * @param place its path for code with namespaces
  * @throws WorkspaceFileError
  */
 export function stepsOf(path: string, folder: string, place = WORKSPACE): string[] {

@@ -18,7 +18,7 @@ import {
 } from './workspace-list.ts';
 import { WorkspaceFileError } from './workspace-path.ts';
 
-/** Files that are read or written at the same time, each with a piece in memory. */
+/** The number of files that are read or written at the same time, each with a piece in memory. */
 const CONCURRENCY = 16;
 
 interface StateOptions extends SessionBlobs, WorkspaceFolder {
@@ -38,8 +38,8 @@ export class WorkspaceState {
   }
 
   /**
-   * Stores the files that have changed since `previous`, and the list of all. Code that still runs may change files
-   * meanwhile: these are stored again by the next save. The notices of the result say what is not stored.
+   * Stores the files that have changed since `previous`, and the list of all files. Files that running code changes
+   * meanwhile are stored again by the next save. The notices of the result contain the paths that are not stored.
    * @throws BlobsUnavailable
    */
   async save(previous: WorkspaceList | undefined): Promise<WorkspaceList> {
@@ -57,7 +57,7 @@ export class WorkspaceState {
 
   /**
    * Writes the files of a list into the folder, which must be empty. Code must not run in it yet.
-   * @returns the list for the next save; its notices say what is lost
+   * @returns the list for the next save; its notices contain the lost paths
    * @throws BlobsUnavailable; the folder then has a part of the files
    */
   async restore(list: WorkspaceList): Promise<WorkspaceList> {
@@ -68,7 +68,7 @@ export class WorkspaceState {
     const lost = new LeftOut();
     for (const entry of listed) if (entry.kind === 'folder') await this.#files.makeFolder(entry.path);
     await mapConcurrently(files, (file) => this.#restoreFile(file, lost));
-    // Last, so that nothing is written through a link.
+    // Links are made last, so that nothing is written through them.
     for (const entry of listed) if (entry.kind === 'link') await this.#files.makeLink(entry.path, entry.target);
     const restored = byPath(files);
     return this.#store({
@@ -82,9 +82,8 @@ export class WorkspaceState {
   }
 
   /**
-   * Makes the changes of a client in the folder: those that lead from one list to another. Code may have changed the
-   * folder as well.
-   * @returns what could not be made, for the model
+   * Applies the changes of a client, the difference of two lists, to the folder. Code may have changed the folder, too.
+   * @returns notices for the model about changes that could not be applied
    * @throws BlobsUnavailable
    */
   async change(from: WorkspaceList | undefined, to: WorkspaceList): Promise<string[]> {
@@ -105,7 +104,7 @@ export class WorkspaceState {
     return failed.notices('not changed by a client');
   }
 
-  /** Undefined if the list is lost: all files are stored again then. */
+  /** Reads a list; undefined if it is lost, after which all files are stored again. */
   async #read({ blob }: WorkspaceList): Promise<ReadList | undefined> {
     try {
       return { blob, entries: await readWorkspaceList(this.#options, { blob }) };
@@ -130,7 +129,7 @@ export class WorkspaceState {
     return storeWorkspaceList(this.#options, list, before);
   }
 
-  /** Empty if the file was removed since it was listed, or cannot be read. */
+  /** Stores a file. Empty if the file was removed since it was listed, or cannot be read. */
   async #storeFile(entry: ScannedFile, leftOut: LeftOut): Promise<StoredWorkspaceFile[]> {
     const { blobs: store, sessionId } = this.#options;
     const hash = createHash('sha256');
@@ -138,7 +137,7 @@ export class WorkspaceState {
     let bytes = 0;
     try {
       await this.#files.read(entry.path, async (file) => {
-        // Not more than was listed, so that files which grow do not exceed the limits.
+        // Reads at most the listed size, so that growing files do not exceed the limits.
         for await (const piece of chunksOf(file, entry.bytes, PIECE_BYTES)) {
           hash.update(piece);
           blobs.push(await store.put(sessionId, piece));
@@ -170,11 +169,11 @@ export class WorkspaceState {
 interface Scanned {
   entries: ScannedEntry[];
   leftOut: LeftOut;
-  /** What is already stored of a file, if it has not changed. */
+  /** The stored form of a file, if the file has not changed. */
   known: (file: ScannedFile) => StoredWorkspaceFile | undefined;
-  /** Further notices. */
+  /** Earlier notices to keep. */
   earlier?: string[];
-  /** What the store has. */
+  /** The stored list. */
   before?: ReadList | undefined;
 }
 
@@ -182,10 +181,10 @@ function byPath(files: StoredWorkspaceFile[]): Map<string, StoredWorkspaceFile> 
   return new Map(files.map((file) => [file.path, file]));
 }
 
-/** After a failure, no further item is begun. */
+/** Maps items concurrently. After a failure, no further item is begun. */
 async function mapConcurrently<T, R>(items: readonly T[], map: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
-  // A loop that ends early closes the generator, and with it the loops beside it. An array's iterator has nothing to close.
+  // A loop that ends early closes the generator, which ends the other loops. An array's iterator cannot be closed.
   const queue = (function* () {
     yield* items.entries();
   })();
