@@ -100,7 +100,7 @@ export function createCallsInSandbox(dependencies: SandboxDependencies) {
     rejectResetRun(input);
     const { heldPiece } = input;
     if (heldPiece === undefined) calls.cells.interrupt(input);
-    else calls.cells.hold(input, heldPiece);
+    else calls.cells.pause(input, heldPiece);
     return Promise.resolve();
   }
 

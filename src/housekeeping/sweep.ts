@@ -7,7 +7,7 @@ import type { SessionQueue } from '../features/agent-sessions/session-queue.ts';
 import { startRemoval, startSession } from '../engine/session-commands.ts';
 import { archiveEnded, type Swept } from './archive-ended.ts';
 import type { Delegator } from '../features/delegation/delegator.ts';
-import { tellSignIns } from '../features/sign-in/tell-sign-ins.ts';
+import { notifySignIns } from '../features/sign-in/notify-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { deriveStates } from './derive-states.ts';
 import { deleteFinished, expireSessions } from './expire-sessions.ts';
@@ -105,7 +105,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       await options.catalog.storedBytes.addChanges(stop.signal);
-      await tellSignIns(options);
+      await notifySignIns(options);
       await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);

@@ -193,9 +193,9 @@ test('a delegation is to be settled once the child or the parent has ended, unti
   // It is to be started, until it is cancelled or rejected.
   await catalog.sessionSlots.cancel('ses_unstarted', NOW);
   expect(await due()).toEqual(['ses_deleted', 'ses_ended', 'ses_orphan', 'ses_unstarted']);
-  expect((await catalog.delegations.untoldBy('turn_of_ses_p')).length).toBe(4);
-  for (const child of ['ses_ended', 'ses_deleted', 'ses_unstarted']) await catalog.delegations.told(child);
+  expect((await catalog.delegations.unnotifiedBy('turn_of_ses_p')).length).toBe(4);
+  for (const child of ['ses_ended', 'ses_deleted', 'ses_unstarted']) await catalog.delegations.setNotified(child);
   expect(await due()).toEqual(['ses_orphan']);
-  expect((await catalog.delegations.untoldBy('turn_of_ses_p')).length).toBe(1);
-  expect(await catalog.delegations.untoldOf('turn_of_ses_ended')).toEqual([]);
+  expect((await catalog.delegations.unnotifiedBy('turn_of_ses_p')).length).toBe(1);
+  expect(await catalog.delegations.unnotifiedOf('turn_of_ses_ended')).toEqual([]);
 });

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { clientMetadataFor } from '../../mcp/authorization-server.ts';
 import type { Grant } from '../../features/sign-in/grants.ts';
 import { SignInError, SignInReplacedError, type SignInUrls } from '../../features/sign-in/sign-ins.ts';
-import { tellSignIns } from '../../features/sign-in/tell-sign-ins.ts';
+import { notifySignIns } from '../../features/sign-in/notify-sign-ins.ts';
 import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -58,7 +58,7 @@ type SignInContext = Pick<ApiContext, 'signIns' | 'toolPool' | 'catalog' | 'clie
 export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignInContext): Route[] {
   const isSecure = () => signIns.urls?.redirectUri.startsWith('https:') === true;
   const notifyTurns = async (): Promise<void> => {
-    await tellSignIns({ catalog, client, log }).catch((error: unknown) =>
+    await notifySignIns({ catalog, client, log }).catch((error: unknown) =>
       log.warn({ err: error }, 'failed to notify turns of sign-ins; housekeeping retries'),
     );
   };

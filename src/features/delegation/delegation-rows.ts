@@ -57,20 +57,20 @@ export class Delegations extends Store {
   }
 
   /** Records that the parent's turn has the result, or needs none. */
-  async told(childSessionId: string): Promise<void> {
+  async setNotified(childSessionId: string): Promise<void> {
     await this.db.updateTable('delegations').set({ told: 1 }).where('child_session_id', '=', childSessionId).execute();
   }
 
   /** The delegations with this turn as child's or parent's turn, and without a result in the parent's turn. */
-  async untoldOf(turnId: string): Promise<DelegationRow[]> {
-    return this.#untold()
+  async unnotifiedOf(turnId: string): Promise<DelegationRow[]> {
+    return this.#unnotified()
       .where((eb) => eb.or({ child_turn_id: turnId, parent_turn_id: turnId }))
       .execute();
   }
 
   /** The children of a turn whose results the turn does not have. */
-  async untoldBy(parentTurnId: string): Promise<DelegationRow[]> {
-    return this.#untold().where('parent_turn_id', '=', parentTurnId).execute();
+  async unnotifiedBy(parentTurnId: string): Promise<DelegationRow[]> {
+    return this.#unnotified().where('parent_turn_id', '=', parentTurnId).execute();
   }
 
   /**
@@ -78,7 +78,7 @@ export class Delegations extends Store {
    * ended. Includes those whose child will get no turn: it was rejected or cancelled, or Temporal has lost it.
    */
   async toSettle(limit: number): Promise<DelegationRow[]> {
-    return this.#untold()
+    return this.#unnotified()
       .leftJoin('turns as child', 'child.id', 'child_turn_id')
       .leftJoin('sessions as session', (join) =>
         join.onRef('session.id', '=', 'child_session_id').on('session.deleted_at', 'is', null),
@@ -99,7 +99,7 @@ export class Delegations extends Store {
       .execute();
   }
 
-  #untold() {
+  #unnotified() {
     return this.db.selectFrom('delegations').selectAll('delegations').where('told', '=', 0);
   }
 }

@@ -69,7 +69,7 @@ export class Delegator {
 
   /** Called when a turn has ended: sends its result to the parent's turn, and cancels its children. */
   async turnEnded(turnId: string): Promise<void> {
-    const delegations = await this.#engine.catalog.delegations.untoldOf(turnId);
+    const delegations = await this.#engine.catalog.delegations.unnotifiedOf(turnId);
     await Promise.all(delegations.map((one) => (one.child_turn_id === turnId ? this.#settle(one) : this.#stop(one))));
   }
 
@@ -86,7 +86,7 @@ export class Delegator {
 
   /** Cancels the children of a turn that have no result yet. */
   async stopChildren(turnId: string): Promise<void> {
-    const children = await this.#engine.catalog.delegations.untoldBy(turnId);
+    const children = await this.#engine.catalog.delegations.unnotifiedBy(turnId);
     await Promise.all(children.map((child) => this.#stop(child)));
   }
 
@@ -140,7 +140,7 @@ export class Delegator {
         result: await offloadResult({ outcome, ...stored }, { blobs, sessionId }),
       });
     }
-    await catalog.delegations.told(childId);
+    await catalog.delegations.setNotified(childId);
   }
 
   /** Cancels a child, unless it has ended. */

@@ -18,7 +18,7 @@ export interface FoundSignIn extends SignInRow {
 }
 
 /** An ended sign-in whose turn has not been notified yet. */
-interface UntoldSignIn {
+interface UnnotifiedSignIn {
   id: string;
   turnId: string;
   /** Undefined if it was replaced, since a second browser may not be the owner's. */
@@ -114,7 +114,7 @@ export class McpSignIns extends Store {
    * The ended sign-ins of accepted turns that have not been notified of the end. A sign-in that still waits for the
    * user is included if another one has given access to the same server.
    */
-  async untold(limit: number): Promise<UntoldSignIn[]> {
+  async unnotified(limit: number): Promise<UnnotifiedSignIn[]> {
     const rows = await this.db
       .selectFrom('mcp_sign_ins')
       .innerJoin('turns', 'turns.id', 'mcp_sign_ins.turn_id')
@@ -147,7 +147,7 @@ export class McpSignIns extends Store {
    * Decides or supersedes the action of an ended sign-in in the inbox. A sign-in that still waited for the user ends as
    * granted. May be repeated.
    */
-  async settle({ id, turnId }: Pick<UntoldSignIn, 'id' | 'turnId'>): Promise<void> {
+  async settle({ id, turnId }: Pick<UnnotifiedSignIn, 'id' | 'turnId'>): Promise<void> {
     await this.context.outbox.transaction(async (db, emit) => {
       const turns = db.selectFrom('turns').select(['session_id', 'created_at']).where('id', '=', turnId);
       const turn = await turns.executeTakeFirst();
@@ -159,7 +159,7 @@ export class McpSignIns extends Store {
   }
 
   /** Records that the turn was notified of the end. */
-  async told(id: string): Promise<void> {
+  async setNotified(id: string): Promise<void> {
     await this.db.updateTable('mcp_sign_ins').set({ told: 1 }).where('id', '=', id).execute();
   }
 

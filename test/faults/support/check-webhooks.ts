@@ -76,9 +76,9 @@ async function allDelivered(
   for (;;) {
     const deliveries = await api.list<DeliveryResource>(`/v1/webhooks/${id}/deliveries`);
     const left = deliveries.filter(({ status }) => status !== 'delivered');
-    const untold = missing();
-    if (left.length === 0 && untold.length === 0) return;
-    const what = `not delivered: ${JSON.stringify(left)}; no message about the end of: ${untold.join()}`;
+    const unnotified = missing();
+    if (left.length === 0 && unnotified.length === 0) return;
+    const what = `not delivered: ${JSON.stringify(left)}; no message about the end of: ${unnotified.join()}`;
     expect(performance.now(), what).toBeLessThan(end);
     await sleep(500);
   }

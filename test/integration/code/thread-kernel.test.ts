@@ -105,12 +105,12 @@ test('a kernel that is started ahead is told with its first cell, and one that e
   const { kernel, seats, started } = threadKernel();
   await kernel.run(cell('x = 1'));
   await kernel.stop('reset');
-  kernel.startAhead();
+  kernel.startEarly();
   await expect.poll(() => kernel.state).toMatchObject({ status: 'ready', generation: 2 });
   await started[1]?.stop('a crash');
   await expect.poll(() => kernel.state?.status).toBe('stopped');
   expect([seats.taken, kernel.state?.generation]).toEqual([0, 2]);
-  kernel.startAhead();
+  kernel.startEarly();
   const known = { generation: 1, isLost: false };
   const begun = { generation: 2, previousGeneration: 1, reason: 'reset', lost: ['x'] };
   expect(await kernel.run(cell('x', { known }))).toMatchObject({ begun, end: { exit: 'stale', reason: 'reset' } });

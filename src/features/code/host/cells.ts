@@ -36,7 +36,7 @@ import {
 import { commandResult, threadDone } from './code-thread-records.ts';
 import { loadCodeToolset, type CodeToolset, type CodeToolSources } from './code-toolset.ts';
 import {
-  goOn,
+  resumeCode,
   hasBegun,
   lostCell,
   threadBegin,
@@ -185,7 +185,7 @@ export class Cells {
   }
 
   /** Called when the turn is paused: in this piece of the cell (numbered from 0), the host begins no more calls. */
-  hold(cell: CellInTurn, piece: number): void {
+  pause(cell: CellInTurn, piece: number): void {
     this.#paused.set(pieceKey(cell, piece), true);
   }
 
@@ -215,7 +215,7 @@ export class Cells {
     return this.#interrupts.during(keyOf(cell), cancelled, stop, async () => {
       kernel.keep(threadId);
       // In another turn than the one in which the code began, its output may follow the first record.
-      output.goOn({ turnId, id: resultId(turnId, call.input.source), after: 1 });
+      output.resumeIn({ turnId, id: resultId(turnId, call.input.source), after: 1 });
       const piece = new Piece(stop.signal, resumed.callsUntilMs);
       const thread = { ...running, kernel, threadId, turnId, step: step + 1, waitedMs, output, stop, piece, found: {} };
       const went = runsOn
@@ -239,7 +239,7 @@ export class Cells {
     const notRun = results.commands.map((id) => commandResult({ threadId, id }, 'cancelled', outcomeText('cancelled')));
     const answered = isLost ? [] : await this.#answers(call, requested, { ...thread, ...results, deadline });
     const answers = answered.map(({ answer }) => answer);
-    const went = await this.#advance(call, thread, goOn(thread, answers, calledAt));
+    const went = await this.#advance(call, thread, resumeCode(thread, answers, calledAt));
     return after(isLost ? notRun : answered.flatMap(({ records }) => records), went);
   }
 
@@ -329,7 +329,7 @@ export class Cells {
       const responses = new Map(called.results.map((result) => [result.toolCallId, result]));
       const answered = await this.#answers(call, called.requested, { ...thread, responses, commands: [], deadline: 0 });
       const answers = answered.map(({ answer }) => answer);
-      const going = goOn(thread, answers, stoppedAt);
+      const going = resumeCode(thread, answers, stoppedAt);
       const first = await Promise.race([going, piece.over]);
       if (!first) return this.#runOn(call, thread, going);
       stop = first;

@@ -84,7 +84,7 @@ export function waitOf(
 }
 
 /** Sends code the replies to its calls, and runs it until it stops. @param since when it began to wait for tools */
-export async function goOn(
+export async function resumeCode(
   { kernel, threadId, turnId, stop }: CodeThread,
   answers: CallReply[],
   since: number,

@@ -40,7 +40,7 @@ test('a reader of the next turn is sent what the code has written before, and th
   const { bus, output, tap } = published(1_000);
   output.add({ channel: 'stdout', text: 'before' });
   const next = new BusTap(bus, 'turn_2');
-  output.goOn({ turnId: 'turn_2', id: 'evt_2', after: 1 });
+  output.resumeIn({ turnId: 'turn_2', id: 'evt_2', after: 1 });
   output.add({ channel: 'stdout', text: ' and after' });
   vi.advanceTimersByTime(100);
   expect(next.outputs.map(({ from, parts }) => [from, lengthOf(parts)])).toEqual([

@@ -25,7 +25,7 @@ type OutputPosition = Pick<LiveOutput, 'turnId' | 'id' | 'after'>;
 export class PublishedOutput {
   readonly #options: PublishedOutputOptions;
   readonly #parts: OutputPart[] = [];
-  #place: OutputPosition;
+  #position: OutputPosition;
   #room: number;
   #isFull = false;
   /** The number of characters that were sent to the readers of the turn. */
@@ -33,9 +33,9 @@ export class PublishedOutput {
   #sentAt = -INTERVAL_MS;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(options: PublishedOutputOptions, place: OutputPosition) {
+  constructor(options: PublishedOutputOptions, position: OutputPosition) {
     this.#options = options;
-    this.#place = place;
+    this.#position = position;
     this.#room = options.maxBytes;
   }
 
@@ -54,10 +54,10 @@ export class PublishedOutput {
   }
 
   /** Called when the cell resumes. In another turn, the earlier output is sent to the readers of that turn. */
-  goOn(place: OutputPosition): void {
-    if (place.turnId === this.#place.turnId) return;
-    this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
-    this.#place = place;
+  resumeIn(position: OutputPosition): void {
+    if (position.turnId === this.#position.turnId) return;
+    this.#options.bus.finishOutput({ ...this.#position, ...this.#options.call });
+    this.#position = position;
     this.#sent = 0;
     this.flush();
   }
@@ -66,7 +66,7 @@ export class PublishedOutput {
   end(): void {
     this.flush();
     this.#isFull = true;
-    this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
+    this.#options.bus.finishOutput({ ...this.#position, ...this.#options.call });
   }
 
   /** Sends all pending output, for example when the cell waits. */
@@ -76,7 +76,7 @@ export class PublishedOutput {
     const parts = partsAfter(this.#parts, this.#sent);
     if (parts.length === 0) return;
     const { bus, call } = this.#options;
-    bus.publishOutput({ ...this.#place, ...call, from: this.#sent, parts });
+    bus.publishOutput({ ...this.#position, ...call, from: this.#sent, parts });
     this.#sent += lengthOf(parts);
     this.#sentAt = performance.now();
   }

@@ -180,7 +180,7 @@ export class SessionSandbox {
     if (row?.resets === null) return;
     await this.#alone.run('', async () => {
       const stopped = await this.#resetKernels(await this.#note());
-      for (const kernel of stopped) kernel.startAhead();
+      for (const kernel of stopped) kernel.startEarly();
       await this.#note();
     });
   }

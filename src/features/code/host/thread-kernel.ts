@@ -204,7 +204,7 @@ export class ThreadKernel {
   }
 
   /** Starts the next kernel before a cell needs it, unless another kernel would be evicted for it. */
-  startAhead(): void {
+  startEarly(): void {
     const { seats, subject } = this.#options;
     const started = this.#last.then(async () => {
       if (this.#kernel || !seats.hasRoomFor(subject)) return;

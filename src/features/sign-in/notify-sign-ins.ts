@@ -12,7 +12,7 @@ const LIMIT = 200;
  * wait. The catalog records which turns were notified, so a crash loses nothing: housekeeping calls this, too. A
  * repeated notification has no effect.
  */
-export async function tellSignIns({
+export async function notifySignIns({
   catalog,
   client,
   log,
@@ -21,7 +21,7 @@ export async function tellSignIns({
   client: Client;
   log: Logger;
 }): Promise<void> {
-  for (const { id, turnId, by } of await catalog.mcpSignIns.untold(LIMIT)) {
+  for (const { id, turnId, by } of await catalog.mcpSignIns.unnotified(LIMIT)) {
     try {
       // Settled before the turn resumes, whose end would supersede the action.
       await catalog.mcpSignIns.settle({ id, turnId });
@@ -33,6 +33,6 @@ export async function tellSignIns({
         continue;
       }
     }
-    await catalog.mcpSignIns.told(id);
+    await catalog.mcpSignIns.setNotified(id);
   }
 }
