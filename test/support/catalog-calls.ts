@@ -22,7 +22,7 @@ type KeyedMethod = Known<
   | `sessions.${'get' | 'insert' | 'update' | 'close' | 'touch' | 'delete' | 'deletedAt' | 'forget'}`
   | `turns.${'get' | 'request' | 'withdraw' | 'enqueue' | 'accept' | 'remove'}`
   | 'turnPlaces.place'
-  | `delegations.${'get' | 'told'}`
+  | `delegations.${'get' | 'setNotified'}`
   | 'archive.add'
   | `blobReferences.${'sweep' | 'postpone'}`
   | `idempotency.${'keysOf' | 'claim' | 'taken' | 'renew' | 'release'}`
@@ -37,7 +37,7 @@ type KeyedMethod = Known<
   | `marks.${'get' | 'raise'}`
   | `modelServers.${'record' | 'hasAnswered'}`
   | `mcpSignIns.${'insert' | 'find' | 'status' | 'requested' | 'redirect' | 'replacedSince' | 'change' | 'grant'}`
-  | `mcpSignIns.${'settle' | 'told'}`
+  | `mcpSignIns.${'settle' | 'setNotified'}`
   | `mcpGrants.${'get' | 'find' | 'reserveRefresh' | 'releaseRefresh' | 'replaceTokens' | 'remove' | 'take'}`
   | `outbox.${'announce' | 'onChange' | 'transaction'}`
   | `actions.${'find' | 'get'}`
