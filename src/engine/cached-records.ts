@@ -19,7 +19,7 @@ export interface RecordSources {
   losses: OnceLog;
 }
 
-interface RunRecordsOptions extends RecordSources {
+interface CachedRecordsOptions extends RecordSources {
   runId: string;
   /** The result under a stamp that this process has produced or received. */
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
@@ -35,7 +35,7 @@ type ThreadOfCall = TurnIds & Pick<CallModelInput, 'threadId' | 'start'> & Parti
  * that threads which work in parallel do not each read the log. Concurrent readers wait for each other.
  */
 export class CachedRecords {
-  readonly #options: RunRecordsOptions;
+  readonly #options: CachedRecordsOptions;
   /** The records of the runs before this one. */
   #earlier: UnsequencedRecord[] = [];
   /** The records from this run's history. */
@@ -51,7 +51,7 @@ export class CachedRecords {
   #characters = 1;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(options: RunRecordsOptions) {
+  constructor(options: CachedRecordsOptions) {
     this.#options = options;
   }
 
