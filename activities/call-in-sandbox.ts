@@ -95,7 +95,7 @@ export function createCallsInSandbox(dependencies: SandboxDependencies) {
     });
   }
 
-  /** Interrupts a cell that runs, or begins later, in this turn; with `heldPiece`, it only makes no more calls. */
+  /** Interrupts a cell that runs or begins later in this turn, or with `heldPiece` only has the host begin no calls. */
   async function interruptCell(input: InterruptCellInput): Promise<void> {
     rejectResetRun(input);
     const { heldPiece } = input;

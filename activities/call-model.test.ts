@@ -183,7 +183,7 @@ function begunAhead(content: string): SpeculativeCalls {
   return speculativeCalls;
 }
 
-test('a budget that others have reached holds after a call that was begun ahead, and is no attempt of its turn', async () => {
+test('a budget that others have reached applies after a call begun ahead, and is no attempt of its turn', async () => {
   const speculativeCalls = begunAhead('in vain');
   await new Promise((resolve) => void setImmediate(resolve));
   speculativeCalls.withdraw(MODEL_CALL.turnId);
@@ -216,7 +216,7 @@ test.each([
   expect(records.find(({ kind }) => kind === 'model.message')).toMatchObject({ content: text });
 });
 
-test('a budget that others have reached holds in a later step, for which no call was begun ahead', async () => {
+test('a budget that others have reached applies in a later step, for which no call was begun ahead', async () => {
   const { run, asked, use } = budgeted(new SpeculativeCalls());
   use();
   expect((await run(1, 2)).outcome).toEqual({ status: 'budget_reached' });

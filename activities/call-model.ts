@@ -162,7 +162,7 @@ class ModelCallAttempt {
   /**
    * Reads the model's response into the message. The first model call of a turn uses the turn's speculative call, if
    * there is one, and a later one the call that began with the last result. Later attempts use neither: the worker that
-   * started it may be the one that was lost. If the model was not called, returns the reason.
+   * started them may be the one that was lost. If the model was not called, returns the reason.
    */
   async #readResponse(): Promise<Instead | undefined> {
     const { speculativeCalls, stepsAhead, bus } = this.#dependencies;
@@ -180,7 +180,7 @@ class ModelCallAttempt {
       return undefined;
     }
     const conversation = this.#conversation(input);
-    // A speculative call does not need the conversation, but the next call extends what this reads.
+    // A call that began early does not need the conversation, but the next call extends what this reads.
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal) : undefined;
     const prepared = ahead?.prepared ?? (await this.#prepare(input, conversation, { mayWait: true }));

@@ -80,7 +80,7 @@ export class ModelAttempts {
     this.details.usage = addUsage(this.details.usage, usage);
   }
 
-  /** Adds the usage of this attempt, once; undefined: it has none. It counts even if the next attempt starts again. */
+  /** Adds the usage of this attempt, once; undefined: it has none. It counts even if the message is discarded. */
   end(usage: Usage | undefined): void {
     if (this.details.accounted === this.#attempt) return;
     this.details.accounted = this.#attempt;

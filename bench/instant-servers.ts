@@ -7,8 +7,8 @@ import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
 
 /**
  * A model and an MCP server that respond immediately, in their own process. The last user message is "<steps>", for as
- * many results of the read-only tool `look`, or "<steps> <code>", for calls of `ipython`. The model `noting` calls
- * `note`, not read-only; `wait-<ms>` and its tool wait first; `talk` repeats the current time after `POST /talk`.
+ * many results of the read-only tool `look`, or "<steps> <code>", for calls of `ipython` with that code. The model
+ * `noting` calls `note`, not read-only; `wait-<ms>` and its tool wait first; `talk` sends the time after `POST /talk`.
  */
 
 let talk = Promise.withResolvers<void>();

@@ -324,7 +324,7 @@ export function loadConfig(variables: NodeJS.ProcessEnv = process.env, role: Pro
     oidc: oidcOf(settings.oidc),
     /**
      * Whether URLs from clients may resolve to private or loopback addresses. Unset: only while there are no keys. A worker
-     * cannot read whether the API has keys in its environment.
+     * cannot see whether the environment of the API has keys.
      */
     allowPrivateUrls: allowPrivateUrls ?? (role === 'worker' ? false : undefined),
     /** Whether traces are recorded. */

@@ -49,7 +49,7 @@ class PlayedSession {
 
   /**
    * Continues a session in this state: its newest turn is `tip`, which has ended unless `open` is set.
-   * @param idleSeconds its idle time, of which nothing is over
+   * @param idleSeconds its idle time, of which nothing has passed
    */
   static async continued(given: Partial<SessionTurnsState> = {}, idleSeconds?: number): Promise<PlayedSession> {
     const workflow = await ActivatedWorkflow.create('session');
@@ -246,7 +246,7 @@ test('a session without an idle time, such as one that an earlier version has be
   expect(() => session.passed('wait 60 s')).toThrow('has not asked for');
 });
 
-test('the idle time goes on in the next run', async () => {
+test('the idle time continues in the next run', async () => {
   await using session = await PlayedSession.continued({}, 60);
   const { now } = session;
   session.historyLength = 10_000;

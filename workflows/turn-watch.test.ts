@@ -149,7 +149,7 @@ test('what was read of a turn counts only while that turn runs', async () => {
   expect(running).toBe('turn_2');
 });
 
-test('a turn that has ended in the queue never began; one that is gone has ended, with nothing that waits', async () => {
+test('a turn that has ended in the queue never began; a missing one has ended, with nothing that waits', async () => {
   turn.inspect = () => Promise.resolve({ ...seen, queued: { number: 1 } });
   await watch().reconcile('turn_1');
   turn.inspect = () => Promise.resolve(undefined);
@@ -157,7 +157,7 @@ test('a turn that has ended in the queue never began; one that is gone has ended
   expect(told).toEqual(['turn_1 never began', { pending: [] }]);
 });
 
-test('a child that ends is told and archived once; one that fails is inspected', async () => {
+test('a child that ends is reported and archived once; one that fails is inspected', async () => {
   const watching = watch();
   const child = Promise.withResolvers<{ status: 'error'; message: string }>();
   watching.child('turn_1', child.promise);

@@ -137,7 +137,7 @@ test('a run that continues a turn starts the timer of what is due, although noth
   expect(next.filter(({ startTimer }) => startTimer)).toHaveLength(1);
 });
 
-test('a model call is told which results have been added since the last one of its thread', async () => {
+test('a model call gets the results that have been added since the last one of its thread', async () => {
   const [running, first] = await begin({});
   await using turn = running;
   const records = [messageWith(RUN)];

@@ -23,7 +23,7 @@ test('an earlier call of a sub-agent runs its calls, as does the last one of the
   }
 });
 
-test('a sub-agent whose last message has no text answers with what it has said before', () => {
+test('a sub-agent whose last message has no text answers with its last text before', () => {
   const silent = modelMessage();
   const answerOf = (said?: ReturnType<typeof modelMessage>) => endOfSubAgent({ subAgent }, [silent], answered, said)[1];
   expect(answerOf(modelMessage({ content: 'Found it.' }))).toMatchObject({
@@ -33,7 +33,7 @@ test('a sub-agent whose last message has no text answers with what it has said b
   expect(answerOf()).toMatchObject({ content: 'The sub-agent ended without an answer.' });
 });
 
-test('what a thread has said last is its last message with a text', () => {
+test('the last text of a thread is that of its last message with a text', () => {
   const say = (id: string, content: string, threadId = 'thread_1') => modelMessage({ id, content, threadId });
   expect(lastSaid([say('a', 'x'), say('b', ''), say('c', 'y', 'main')], 'thread_1')?.id).toBe('a');
   expect(lastSaid([say('a', ''), say('b', '')], 'thread_1')?.id).toBe('b');

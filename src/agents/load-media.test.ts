@@ -38,7 +38,7 @@ const transcript: TranscriptItem[] = [
   { role: 'tool', toolCallId: 'c', name: 'photo', content: 'One.', files: [lost, kept, text] },
 ];
 
-test('a conversation of which images and audio are lost says so in their places, and has all the rest', async () => {
+test('a conversation has a note in the place of each lost image and audio, and all the rest', async () => {
   const { blobs, reads } = storeOf(new BlobNotFound(sessionId, 'lost'));
   const losses: [name: string, index: number][] = [];
   const onLost = ({ name }: StoredFile, index: number) => void losses.push([name, index]);

@@ -48,7 +48,7 @@ test.each<[string, PolicyServer, boolean]>([
   expect(placeOf(escalating({ subjects: [subject] }), { server })).toBe(may ? undefined : 'escalate.to.subjects.0');
 });
 
-test('the error for a subject says which there can be', () => {
+test('the error for an unknown subject names the possible kinds of ids', () => {
   const messageOf = (server: PolicyServer) =>
     policyProblem(
       {

@@ -29,7 +29,7 @@ const check = (spec: AgentSpec, { budget = new SchemaBudget() } = {}) => specSch
 /** For what does not concern the time: the first schemas of a process take several times as long. */
 const unhurried = () => new SchemaBudget({ maxMs: Infinity });
 
-/** Takes 10 to 20 ms to compile; `leaf` tells schemas apart. */
+/** Takes 10 to 20 ms to compile; `leaf` makes schemas different. */
 function deep(leaf: unknown): Schema {
   let schema: Schema = { const: leaf };
   for (let i = 0; i < 84; i++) schema = { items: schema };

@@ -135,7 +135,7 @@ test('a part that cannot be used has the reason', async () => {
   ]);
 });
 
-test('a model whose provider rejects the key has its status, and what it says', async () => {
+test('a model whose provider rejects the key has the status and the message of the provider', async () => {
   const { model, attempt } = await start();
   model.script('m', (call) => call.fail(401, 'Incorrect API key provided'));
   expect(await attempt({})).toMatchObject([{ status: 'failed', reason: 'answered 401: Incorrect API key provided' }]);

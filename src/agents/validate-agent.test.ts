@@ -56,14 +56,14 @@ test('an agent with such a model can run, since it may have been stored before',
   expect(await validator().firstProblem(stored, scope)).toBeUndefined();
 });
 
-test('an agent is told which of its sub-agents are registered', async () => {
+test('an agent has a warning for each sub-agent that is not registered', async () => {
   expect(await validator().warnings({ model: { name: 'm' }, agents: ['clerk'] })).toEqual([]);
   expect(await validator().warnings({ model: { name: 'm' }, agents: ['clerk', 'ghost'] })).toEqual([
     expect.stringMatching(/^agents\.1: .*ghost/),
   ]);
 });
 
-test('only for an agent that is being written its servers are asked; what they said stays in its warnings', async () => {
+test('servers are asked only for an agent that is being written; the result stays in its warnings', async () => {
   const asked: AgentSpec[] = [];
   const agents = validator([], { unasked: (spec) => (asked.push(spec), Promise.resolve(['mcp_servers.0: debug'])) });
   const spec = () => ({ model: { name: 'm' } });
@@ -86,7 +86,7 @@ test('the log has the warnings of each version of an agent once, without those t
   expect(logged).toEqual([1, 2].map((version) => ({ agent: 'desk', version, warnings })));
 });
 
-test('what concerns a server is told, and no outage is a reason not to connect to it', async () => {
+test('the warnings about a server are returned, and no outage is a reason not to connect to it', async () => {
   const spec: AgentSpec = {
     model: { name: 'm' },
     mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'bank' }],

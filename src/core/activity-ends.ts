@@ -53,7 +53,7 @@ export function unansweredCall(input: ScheduledInput<'callModel'>, finishReason:
   return input.ends ? [] : emptyResponse(input, finishReason, UNREPORTED);
 }
 
-/** Adds to the end of each thread that is done its last message, the record directly before it, unless it has one. */
+/** Adds the last message of a done thread to the record of its end, which directly follows it, unless that has one. */
 export function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
   return records.map((record, i) => {
     const output = records[i - 1];

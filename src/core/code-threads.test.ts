@@ -71,7 +71,7 @@ function withCell(routes: ToolRoute[], start: Partial<TurnStart> = {}, cells = 1
   return run;
 }
 
-test('what code asks for is called, and then the code goes on, until it ends', () => {
+test('the calls that code asks for are run, and then the code resumes, until it ends', () => {
   const run = withCell([TOOL, TOOL]);
   expect(run.task()).toEqual(['code_1 call_0', 'code_1 call_1']);
   run.returns('call_0', 'code_1');
@@ -88,7 +88,7 @@ test('what code asks for is called, and then the code goes on, until it ends', (
   expect(run.task()).toEqual(['main model']);
 });
 
-test('a cell that waits holds the later cells of its message', () => {
+test('a cell that waits delays the later cells of its message', () => {
   const run = withCell([TOOL], {}, 2);
   expect(run.task()).toEqual(['code_1 call_0']);
   run.returns('call_0', 'code_1');
@@ -128,7 +128,7 @@ function allowed(run: PlayedRun): PlayedRun {
   return run;
 }
 
-test('code is told how long its turn has waited for people since its last calls, by each run of that', () => {
+test('code gets the time that its turn has waited for people since its last calls, from each run of that', () => {
   const first = withCell([ASKS], { pause: 'wait' });
   expect(first.task()).toEqual([]);
   first.now += 2_000;
@@ -142,7 +142,7 @@ test('code is told how long its turn has waited for people since its last calls,
   expect(allowed(third).codeInput('code_1').waitedMs).toBe(1_000);
 });
 
-test('a turn ends while code waits for people, and the next one goes on with it', () => {
+test('a turn ends while code waits for people, and the next one resumes it', () => {
   const run = withCell([TOOL, ASKS], {}, 2);
   expect([run.task(), run.end]).toMatchObject([[], { status: 'waiting', threads: [{ threadId: 'code_1', steps: 0 }] }]);
   const result = turnResult(run.end!, undefined, []);
@@ -177,7 +177,7 @@ function asksUntil(expiresAt: number): ToolRoute {
   return { ...ASKS, to: 'server', action: { type: 'tool', expiresAt }, policy } as ToolRoute;
 }
 
-test('a call that code has asked for expires in a turn that waits, and the code goes on', () => {
+test('a call that code has asked for expires in a turn that waits, and the code resumes', () => {
   const run = withCell([asksUntil(Date.parse(AT) + 60_000)], { pause: 'wait' });
   run.task();
   expect(run.actions.nextDue).toBe(Date.parse(AT) + 60_000);
@@ -191,7 +191,7 @@ test('a call that code has asked for expires in a turn that waits, and the code 
   expect(run.task()).toEqual(['code_1 code']);
 });
 
-test('a call that code has asked for expires between two turns, and the next one goes on with the code for a message', () => {
+test('a call that code has asked for expires between two turns, and the next one resumes the code for a message', () => {
   const run = withCell([asksUntil(Date.parse(AT) + 60_000), TOOL]);
   run.task();
   const result = turnResult(run.end!, undefined, []);
@@ -227,7 +227,7 @@ test('code that does not wait any more is lost: what people have allowed meanwhi
   expect(run.task()).toEqual(['main model']);
 });
 
-test('what code has done is unknown if its host is lost while it goes on', () => {
+test('the effects of code are unknown if its host is lost after it has resumed', () => {
   const run = withCell([COMMAND]);
   run.task();
   const entries = run.ends('code_1 code', { how: 'timed_out' });
@@ -238,7 +238,7 @@ test('what code has done is unknown if its host is lost while it goes on', () =>
   ]);
 });
 
-test('a host that was lost while code waited has not gone on with it', () => {
+test('a host that was lost while code waited has not resumed it', () => {
   const run = withCell([TOOL]);
   run.task();
   run.returns('call_0', 'code_1');
@@ -269,7 +269,7 @@ test('the result of a call in the sandbox has the id that derives from its call,
   expect(closed.map(({ record: { id } }) => id)).toContain(resultId(turnStart().turnId, of!));
 });
 
-test('code that is lost before it goes on has not run its commands', () => {
+test('code that is lost before it resumes has not run its commands', () => {
   for (const end of [{ how: 'timed_out', isUnstarted: true } as const, { ...completed([]), lost: 'it has ended' }]) {
     const run = withCell([COMMAND]);
     expect(run.task()).toEqual(['code_1 code']);
@@ -306,7 +306,7 @@ test('a turn that is cancelled closes the thread of its code', () => {
   ]);
 });
 
-test('a paused turn begins no call of code, and does not go on with it', () => {
+test('a paused turn begins no call of code, and does not resume it', () => {
   const run = withCell([TOOL], { pause: 'wait' });
   expect(run.task({ type: 'pause' })).toEqual([]);
   expect(run.task({ type: 'resume' })).toEqual(['code_1 call_0']);
@@ -320,7 +320,7 @@ function interrupts(threadId = 'main'): Pick<TurnCommand, 'type'> {
   return { type: 'interrupt', threadId } as Pick<TurnCommand, 'type'>;
 }
 
-/** What the log says of the calls of code after a task. */
+/** The records of the log on the calls of code after a task. */
 function settledBy(run: PlayedRun, command: Pick<TurnCommand, 'type'>): string[] {
   const { entries } = run.log.taskEnded(run.now, [{ id: 'req_1', subject: SUBJECT, ...command } as TurnCommand]);
   return entries.flatMap(({ record }) => {
@@ -349,14 +349,14 @@ test('a cell that runs is interrupted once on its host, and the turn continues',
   expect(run.task()).toEqual([]);
 });
 
-test('a cell that goes on is interrupted on its host, also in a turn that is paused', () => {
+test('a cell that runs is interrupted on its host, also in a turn that is paused', () => {
   const run = withCell([COMMAND]);
   expect(run.task()).toEqual(['code_1 code']);
   expect(run.codeInput('code_1').isInterrupted).toBeUndefined();
   expect(run.task({ type: 'pause' }, interrupts())).toEqual([`${INTERRUPT} 1`]);
 });
 
-test('the host of a cell that runs is told once that its turn is paused', () => {
+test('the host of a cell that runs is notified once that its turn is paused', () => {
   const run = new PlayedRun();
   run.task();
   run.answers(messageWith(CELL));
@@ -374,7 +374,7 @@ test('the host of a cell that runs is told once that its turn is paused', () => 
   expect(run.task({ type: 'resume' })).toEqual(['code_1 call_0']);
 });
 
-test('the host of a cell knows when the time of its turn is used up', () => {
+test('the host of a cell gets the time when that of its turn is used up', () => {
   const seconds = 1e9;
   const run = withCell([ANSWERED], { budget: { scope: 'turn', limit: { seconds } } }, 2);
   const callsUntilMs = Date.parse(run.log.start?.createdAt ?? '') + seconds * 1000;
@@ -392,7 +392,7 @@ test('a call that a host has begun may have taken effect when its turn ends', ()
   expect(outcomes).toEqual(['unknown_outcome', 'cancelled', 'cancelled']);
 });
 
-test('a cell that waits is interrupted where it waits: nobody is asked any more, and its tools are cancelled', () => {
+test('a cell that waits is interrupted where it waits: its questions and its tools are cancelled', () => {
   const asking = withCell([TOOL, ASKS], { pause: 'wait' });
   asking.task();
   expect(settledBy(asking, interrupts())).toEqual(['code_1 call_0 cancelled', 'code_1 call_1 cancelled']);

@@ -81,7 +81,7 @@ test('those who may send messages give a response, and no policy adds others', (
   expect(mayAnswer(callOf(byBoss), response, callerOf('ann', { mayRespond: true }))).toBe(true);
 });
 
-test('a stranger to the session knows of no other calls than those whose policy names it', () => {
+test('a stranger to the session sees no other calls than those whose policy names it', () => {
   const stranger = callerOf('boss', { isStranger: true });
   expect([isShown(callOf(byBoss), stranger), isShown(callOf(byAdmins), stranger), isShown(callOf(), stranger)]).toEqual(
     [true, false, false],
@@ -135,7 +135,7 @@ test.each<[string, AskedOf, Answerer, boolean]>([
   expect([mayAnswer(call, allow, caller), mayAnswer(call, deny, caller)]).toEqual([may, may]);
 });
 
-test('a stranger to the session does not know of a call that it has asked for, although the policy names it', () => {
+test('a stranger to the session does not see a call that it has asked for, although the policy names it', () => {
   const call = requestedBy(['boss'], { ...others, ...byBoss, ...thenChief });
   const knows = (name: string) => isShown(call, callerOf(name, { isStranger: true }));
   expect([knows('boss'), knows('chief')]).toEqual([false, true]);

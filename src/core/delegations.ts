@@ -56,7 +56,7 @@ export class OpenDelegations {
     this.#open.set(callKey(call), { ...call, isStarted: false });
   }
 
-  /** Notes that the session of a call has its task. Returns false for a call that is not delegated, or has a result. */
+  /** Notes that the session of a call has its task. Returns false if the call is not, or no longer, delegated. */
   start(key: CallKey): boolean {
     const delegation = this.#open.get(callKey(key));
     if (delegation) delegation.isStarted = true;

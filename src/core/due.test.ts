@@ -191,7 +191,7 @@ test('a paused turn begins nothing, in any thread; the call that its start has b
   expect([run.task({ type: 'resume' }), run.end]).toEqual([['thr_0 call_0'], undefined]);
 });
 
-test('what a command says counts for what begins in its task, but for the call that the start has begun', () => {
+test('a command applies to what begins in its task, except the call that the start has begun', () => {
   const run = new PlayedRun({ pause: 'wait' });
   expect(run.task({ type: 'force_answer' })).toEqual(['main model']);
   expect(run.log.running()[0]?.input).not.toHaveProperty('isForced');
@@ -372,11 +372,11 @@ describe('a turn that ends once a person has denied a call', () => {
   });
   const [ALLOW, DENY] = [{ status: 'allow' }, { status: 'deny' }] as const;
   const said = modelMessage({ content: 'I will try.' });
-  /** What the root agent has said last, in an earlier turn or run, is read without a call of its model. */
+  /** The last text of the root agent, from an earlier turn or run, is read without a call of its model. */
   const findsOutput = (run: PlayedRun): void => {
     expect(run.modelInput('main').ends).toBe('denial');
     const end: ActivityResult = { how: 'completed', records: [], outcome: { status: 'ended' }, output: said };
-    // What else runs goes on.
+    // Other work continues.
     expect(run.ends('main model', end)).toEqual([]);
   };
   const closed = (run: PlayedRun) => {
@@ -519,7 +519,7 @@ test('what is unknown of a call stays so while it waits for a sign-in', () => {
   ]);
 });
 
-test('a turn that is held does not end at its limit before it is resumed', () => {
+test('a paused turn does not end at its limit before it is resumed', () => {
   const run = new PlayedRun({ limits: { ...turnStart().limits, iterations: 1 } });
   run.task();
   run.answers(calls(RUN));
@@ -735,7 +735,7 @@ function decides(
   };
 }
 
-test('the next run of a turn knows who has decided on a call that has a result', () => {
+test('the next run of a turn has the decider of a call that has a result', () => {
   const run = new PlayedRun({ pause: 'wait' });
   run.task();
   run.answers(calls(ASKS, ASKS));
@@ -790,7 +790,7 @@ test('a call runs with the arguments of the votes that count, not with those of 
   expect(run.toolInput('call_0')).not.toHaveProperty('edited');
 });
 
-test('a turn that is held connects no sub-agent; once it is resumed it does so first, also in its next run', () => {
+test('a paused turn connects no sub-agent; once it is resumed it does so first, also in its next run', () => {
   const play = () => {
     const run = new PlayedRun({ pause: 'wait' });
     run.task();
@@ -903,7 +903,7 @@ test('a run that drains before the model call that the start has begun makes tha
   expect([run.task(), run.end]).toEqual([[], { status: 'continue' }]);
 });
 
-/** What the log says of calls that have ended. */
+/** The records of the log on calls that have ended. */
 function endsOf(entries: ReturnType<Turn['ended']>): unknown[] {
   return entries.flatMap(({ record }) =>
     record.kind === 'tool.response' ? [[record.toolCallId, record.outcome, record.execution?.exit]] : [],

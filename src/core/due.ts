@@ -206,7 +206,7 @@ function modeOf(turn: TurnState, { isDraining }: Pick<RunState, 'isDraining'>): 
   return { isHeld: turn.actions.isHeld && !isBegun, isDraining: isDraining && !isBegun };
 }
 
-/** How a thread's part of a run ends; undefined while the thread or one of its sub-agents still works. */
+/** How a thread's part of a run ends; undefined while the thread or one of its sub-agents works or waits in it. */
 function runEndOf(turn: TurnState, mode: Mode, threadId: string): ThreadEnd | { status: 'continue' } | undefined {
   const phase = phaseOf(turn, threadId);
   if (isWorking(phase, mode)) return undefined;
@@ -343,7 +343,7 @@ function isSteered(turn: TurnState, threadId: string): boolean {
   return !isAtLimit(turn, threadId) && !hasMadeAllRounds(turn.thread(threadId), turn.start.limits);
 }
 
-/** False for a turn that answers at its limit: later calls are forced, and repair it or answer a late message. */
+/** False for a turn that answers at its limit: later calls are forced, to repair the answer or answer late messages. */
 function isAtLimit(turn: TurnState, threadId: string): boolean {
   const { iterations, answersAtIterations } = turn.start.limits;
   return threadId === ROOT_THREAD && !answersAtIterations && countedSteps(turn.thread(threadId)) >= iterations;

@@ -10,7 +10,7 @@ function command(...ids: string[]): AnswerCommand {
   return { ...who, type: 'answer', id: 'req_1', answers: ids.map((toolCallId) => ({ ...result, toolCallId })) };
 }
 
-test('the last answers are known, as many as one request may have', () => {
+test('the last answers are kept, as many as one request may have', () => {
   const given = new RecentCommands();
   const [first = [], last = []] = ['a', 'b'].map((name) => Array.from({ length: 2_000 }, (_, i) => `${name}${i}`));
   for (const ids of [first, last]) given.add(command(...ids));

@@ -15,7 +15,7 @@ function startOf(limits: Partial<TurnBounds>) {
 const forcing = (actions: TurnActions, count: number | undefined, after = 0, isBegunByStart = false) =>
   actions.limits.forcing({ count, isBegunByStart }, BEGIN + after);
 
-test('the last model call of the limit is forced, and each one after it; those before it know', () => {
+test('the last model call of the limit is forced, and each one after it; the input of the one before shows it', () => {
   const { limits } = new TurnActions(startOf({ iterations: 3, answersAtIterations: true }));
   const of = (count: number | undefined) => limits.forcing({ count, isBegunByStart: count === 1 }, BEGIN);
   expect(of(1)).toEqual({});

@@ -162,7 +162,7 @@ test('whether the running turn has ended is found out for commands that do not c
   expect(turns().mustHaveEnded(command({ input: [answer] }))).toBe(undefined);
 });
 
-test('a turn that cannot be started leaves the session as it was, unless another one runs by then', () => {
+test('a turn that cannot be started leaves the session as it was, unless another one runs already', () => {
   const session = turns({ tip: { ...tip, pending: [pending] } });
   const { undo } = started(session, { input: [answer] });
   undo();
@@ -241,7 +241,7 @@ test('a cancel is for the turn that it names, or for the running and all queued 
   expect(turns().cancel({ upTo: 'turn_z', close: false })).toEqual({ queued: [], running: undefined });
 });
 
-test('what was read after a turn ended in the queue counts unless another turn runs by then', () => {
+test('what was read after a turn ended in the queue counts unless another turn runs already', () => {
   const before = { tip, open: false };
   const session = turns({ tip: { ...tip, turnId: 'turn_5', sequence: 4 }, open: true });
   expect(session.forget('turn_5', before)).toBe(true);

@@ -39,7 +39,7 @@ test('messages that arrive during a model call are recorded after its message, a
   expect(steering.hasUnread).toBe(false);
 });
 
-test('a pause during a model call holds the turn at once, and is recorded after the message of the call', () => {
+test('a pause during a model call stops the turn at once, and is recorded after the message of the call', () => {
   const actions = new TurnActions(turnStart());
   actions.steering.modelCalled();
   const given = (['pause', 'resume', 'pause'] as const).map((type, i) => ({ type, id: `req_${i}`, subject: ann }));

@@ -64,7 +64,7 @@ test('the model of a parent is told what a stopped sub-agent and those below it 
   expect(begunBy('a', records.slice(0, 6))).toBe(undefined);
 });
 
-test('what is told is bounded', () => {
+test('the list of begun calls is bounded', () => {
   const ids = Array.from({ length: 30 }, (_, n) => `c${n}`);
   const records = [calling('a', ids, 'x'.repeat(10_000)), ...ids.map((id) => ended('a', id, 'succeeded'))];
   const text = begunBy('a', records) ?? '';

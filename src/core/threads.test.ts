@@ -116,7 +116,7 @@ const AGENT: SubAgent = {
   iterations: 5,
 };
 
-test('a run that continues a turn knows of each thread what the one before knew', () => {
+test('a run that continues a turn has the same facts of each thread as the one before', () => {
   const planned = { messageId: 'msg_1', createdAt: AT };
   const call = { threadId: 'thr_1', toolCallId: 'b', state: 'ready' as const, votes: [] };
   const root = { steps: 7, isGiven: true as const, refused: 1, read: 6, planned };

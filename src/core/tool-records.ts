@@ -206,7 +206,7 @@ export function hasBegun({ elicitation, unknownOutcome }: Partial<PendingCall>):
   return elicitation !== undefined || unknownOutcome !== undefined;
 }
 
-/** Whether a call waits because of its own outcome, not because of its message. */
+/** Whether a call waits because of an attempt to run it, not because of its message. */
 export function hasBeenAsked({ elicitation, unknownOutcome, isAskedAgain }: Partial<PendingCall>): boolean {
   return elicitation !== undefined || unknownOutcome !== undefined || isAskedAgain === true;
 }

@@ -174,16 +174,16 @@ function toldLost(records: UnsequencedRecord[], threadId = 'main'): string[] {
   );
 }
 
-test('the first result of a connection that has replaced another one says so', () => {
+test('the first result of a connection that has replaced another one has a note on it', () => {
   const [a, b] = [() => ranOn('A', 'c1'), () => ranOn('B', 'c2')];
   expect(toldLost([...a(), ...ranOn('A', 'c2')])).toEqual([]);
   expect(toldLost([...a(), ...b(), ...ranOn('B', 'c3'), ...ranOn('C', 'c4')])).toEqual(['c2', 'c4']);
-  // What is not known is not said.
+  // An unknown connection adds no note.
   expect(toldLost([...ranOn(undefined, 'c1'), ...b()])).toEqual([]);
   expect(toldLost([...a(), ...ranOn(undefined, 'c2'), ...ranOn('A', 'c3')])).toEqual([]);
 });
 
-test('each thread is told of its own state, and one that has none of that of the conversation', () => {
+test('each thread is told of its own state, and one without any of that of the conversation', () => {
   const records = [...ranOn('A', 'c1'), ...ranOn('B', 'c2', 'sub'), ...ranOn('B', 'c3', 'sub'), ...ranOn('B', 'c4')];
   expect(toldLost(records, 'sub')).toEqual(['c2']);
   expect(toldLost(records)).toEqual(['c4']);
@@ -220,13 +220,13 @@ test('a call relies on the connection of the last call before its message, of it
   // Another call of the message has met the new connection first: the deciders of this one were not told.
   expect(reliedOn([ranOn('A')], [ranOn('B')])).toEqual(['A', 'B']);
   expect(reliedOn([], [ranOn('A')])).toEqual(['A']);
-  // What another thread has met since says nothing of the thread's own state.
+  // The connections of another thread since then do not concern the thread's own state.
   expect(reliedOn([ranOn('A'), ranOn('B', ofSub)], [ranOn('C', ofSub)])).toEqual(['A']);
   expect(reliedOn([ranOn('B', ofSub)])).toEqual(['B']);
   expect(reliedOn([], [ranOn('B', ofSub)])).toEqual(['B']);
 });
 
-test('a branch that goes on without the calls of a turn is told which one has waited behind another', () => {
+test('in a branch without the calls of a turn the model is told which one has waited behind another', () => {
   const asking = { to: 'server', effect: 'once', approval: true, callHash: 'h', order: { server: 's' } } as const;
   const message = messageWith(asking, { ...asking, approval: false });
   const source = { turnId: TURN_ID, messageId: message.id, stamp: 's', index: 0 };

@@ -338,8 +338,8 @@ test('a result is repeated if all of it is the same; a turn may fail by a call t
   expect(actions.hasFailed).toBe(true);
 });
 
-test('a decision that is remembered holds for calls of the same tool by the same policy, in all threads and runs', () => {
-  // Equal but for their `match`, of which only the id tells.
+test('a remembered decision applies to calls of the same tool by the same policy, in all threads and runs', () => {
+  // Equal except for their `match`, which only the id shows.
   const [small, large] = [policyOf({ id: 'small' }), policyOf({ id: 'large' })];
   const named = (id: string, call: ToolCall): ToolCall => ({ ...call, id });
   const of = (serverId: string, call: ToolCall): ToolCall => ({ ...call, info: { ...call.info, serverId } as never });
@@ -399,7 +399,7 @@ test('a turn that does not wait takes no commands', () => {
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'nothing_pending' });
 });
 
-test('a pause holds any turn until it is resumed, once, and is counted as time that it waited', () => {
+test('a pause stops any turn until it is resumed, once, and is counted as time that it waited', () => {
   const actions = new TurnActions(turnStart());
   expect(actions.isRepetition(hold('resume'))).toBe(true);
   expect(actions.endTask([hold('pause'), hold('pause', 'bob')], BEGIN).records).toMatchObject([
@@ -414,7 +414,7 @@ test('a pause holds any turn until it is resumed, once, and is counted as time t
   expect([next.isHeld, next.isPaused, next.pauses.waitedMs]).toEqual([false, false, 3_000]);
 });
 
-test('a turn that waits for answers and is held is paused until both have ended; its time is counted once', () => {
+test('a turn that waits for answers and a resume is paused until both have come; its time is counted once', () => {
   const actions = waitingOn(asking('a'));
   expect(endTask(actions, [hold('pause')], 1_000)).toEqual(['turn.paused']);
   expect(actions.pauses.reasons).toEqual(['action', 'requested']);
@@ -706,7 +706,7 @@ test('a forced answer settles the calls behind those that wait, too, and no othe
   expect(statesOf(actions)).toEqual({ first: 'ready', other: 'ready' });
 });
 
-test('a forced answer leaves an unknown outcome unknown; while its turn is held, it is no repetition', () => {
+test('a forced answer leaves an unknown outcome unknown; while its turn is paused, it is no repetition', () => {
   const actions = new TurnActions(start);
   actions.add(messageOf([running('a')]), 's');
   const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
@@ -788,12 +788,12 @@ test('an answer that was sent before its call asked something else does not answ
     [{ toolCallId: 'a' }],
   ]);
   expect(verdicts.get(late.id)).toMatchObject({ code: 'already_decided' });
-  // Only a key tells an equal answer to the second question from a repetition of the first.
+  // Only a key distinguishes an equal answer to the second question from a repetition of the first.
   expect(endTask(actions, [yes('ann', 1, { isRepetition: true })], 2)).toEqual([]);
   expect(endTask(actions, [yes('ann', 1)], 2)).toEqual(['a respond ann 0', 'turn.resumed']);
 });
 
-test('what was answered is known in later messages and runs: together, in parts, and to its subject alone', () => {
+test('repeated answers are recognised in later messages and runs: together, in parts, of their subject alone', () => {
   const actions = waitingOn(asking('a'), client('b'), asking('c'));
   endTask(actions, [command('ann', vote('a'), respond('b', 'yes')), command('ann', vote('c', 'deny'))]);
   expect(actions.isRepetition(command('ann'))).toBe(false);

@@ -484,7 +484,7 @@ export class TurnActions {
     const reasons = all.filter(isUnanswered).map(({ needs }): IdleReason => (needs === 'sign_in' ? needs : 'action'));
     if (this.#signIns.isWaiting(threadId)) reasons.push('sign_in');
     const isDelegated = all.some(({ state }) => state === 'delegated');
-    // Delegated work has no time limit, so the refresh waits for it.
+    // Delegated calls end first, however long that takes: only then does the turn wait for the refresh.
     if (this.#needsRefresh(threadId) && !isDelegated) reasons.push('action');
     if (this.delegations.started.some((one) => one.threadId === threadId)) reasons.push('delegation');
     return { isWorking: running.length + ready.length > 0, reasons, isDelegated };

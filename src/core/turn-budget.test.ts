@@ -179,7 +179,7 @@ test('a budget that a turn shares pauses it, also without one of its own, until 
   const actions = new TurnActions(turnStart());
   const shared = { scope: 'subject' as const, limit: { steps: 1 }, spent: { steps: 1 } };
   actions.budget.sharedReached(shared);
-  // Its clients need not know the event.
+  // Its clients need not support the event.
   expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget', budget: shared, isHidden: true }]);
   const next = new TurnActions(turnStart({ carry: continuation(actions.state) }));
   expect([next.isHeld, next.budget.shared]).toEqual([true, shared]);

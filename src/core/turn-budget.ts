@@ -51,7 +51,7 @@ interface TurnBudgetOptions {
 /**
  * The budget of a turn, for all threads together. It is reached at the end of the workflow task whose records reach it,
  * and then holds the turn, unless the turn is about to end: no thread begins a model call or a tool call, and running
- * calls end. A part of `TurnActions`.
+ * calls run to their end. A part of `TurnActions`.
  */
 export class TurnBudget {
   readonly #budget: Budget | undefined;

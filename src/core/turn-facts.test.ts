@@ -47,7 +47,7 @@ const reported = [
 
 const attempts = [
   reported[0],
-  // Of the second one only its end is known, from the begin of the third.
+  // Only the end of the second one is known, from the begin of the third.
   { number: 2, outcome: 'lost' },
   { number: 3, startedAt: time(7), endedAt: time(9), worker: 'w3', outcome: 'completed', provider: 'openai' },
 ];
@@ -99,7 +99,7 @@ test('a reader of a later run alone has the same log as one of all runs', () => 
   expect(continued[0]?.record.activities).toHaveLength(1);
 });
 
-test('the activities that run are known by their names in descriptions', () => {
+test('the activities that run are found by their names in descriptions', () => {
   const turn = new Turn();
   for (const event of [START, ...activity(2, modelCall(), completed([]), { outcome: 'completed' }).slice(0, 1)])
     turn.feed(event);

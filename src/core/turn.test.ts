@@ -549,7 +549,7 @@ test('a call that waits behind one that asks has no result in its turn, and is p
   expect(refuseInput([DENIAL, { ...DENIAL, toolCallId: 'b' }], result.pending, 0)?.code).toBe('call_not_pending');
 });
 
-test('a turn of rules that this version does not know is not projected by others', () => {
+test('a turn of rules that this version does not have is not projected by others', () => {
   const start = turnStart({ rules: TURN_RULES + 1 });
   expect(() => new Turn().started(start)).toThrow(`follows the rules ${TURN_RULES + 1}`);
   expect(new Turn().started(turnStart({ rules: TURN_RULES }))).toHaveLength(1);

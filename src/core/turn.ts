@@ -55,7 +55,7 @@ export class Turn {
   /** Used by `feed`: the commands that arrived before the end of the current workflow task, and the task's start. */
   #commands: CommandEvent[] = [];
   #taskStartedAt = 0;
-  /** The verdicts of the last task that `feed` has completed on its commands. The workflow does not keep them. */
+  /** The verdicts on the commands of the last task that `feed` has completed. The workflow does not keep them. */
   #judged: EndedTask = { entries: [], verdicts: new Map(), repeated: new Map() };
   readonly #running = new Map<number, ScheduledActivity>();
   readonly #facts = new TurnFacts();
@@ -77,7 +77,7 @@ export class Turn {
     return this.#start;
   }
 
-  /** The state between the activities of the turn; undefined before its first event. */
+  /** The turn's state machine between its activities; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
   }
@@ -105,7 +105,7 @@ export class Turn {
     return thread;
   }
 
-  /** How many sub-agents and sessions the next message of a thread may start, beside those of running model calls. */
+  /** How many agents the next message of a thread at `depth` may start, beside those of running model calls. */
   startable(depth: number): number {
     let started = this.#startedAgents;
     for (const { name, input } of this.#running.values()) if (name === 'callModel') started += input.mayStart ?? 0;

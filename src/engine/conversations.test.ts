@@ -242,7 +242,7 @@ test('a worker that lacks the start of a run reads it with the conversation, onc
   }
 });
 
-test('a thread is known to a worker that did not begin it: from the history, the run before or the turn before', async () => {
+test('a thread is found by a worker that did not begin it: from the history, the run before or the turn before', async () => {
   const known = turnStart({ resumes: { pending: [], threads: [{ ...agent, steps: 1 }] } });
   const carried = turnStart({ carry: continuation({ ordinal: 4, threads: [{ steps: 1 }, { agent, steps: 1 }] }) });
   for (const start of [undefined, known, carried]) {
@@ -262,7 +262,7 @@ test('a thread is known to a worker that did not begin it: from the history, the
   }
 });
 
-test('the constants of a call are known where the texts of its turn cannot be read', async () => {
+test('the constants of a call are available where the texts of its turn cannot be read', async () => {
   const { conversations, events, readsAfter } = conversationsOver(() => Promise.reject(new Error('too large')));
   const last = events.at(-1);
   if (last?.type !== 'ended' || last.end.how !== 'completed') throw new Error('no message');

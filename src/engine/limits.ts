@@ -18,7 +18,7 @@ const DEFAULTS: Omit<Limits, 'agentSessionsPerSubject'> = {
   kernelsPerSubject: 5,
 };
 
-/** The limits in force: the configured ones, else the defaults. Without keys there is one subject without defaults. */
+/** The limits in force: as configured, else the defaults. Without keys there is one subject, and no default limit. */
 export function limitsInForce(
   { limits: set, agentSessions }: Pick<Config, 'limits' | 'agentSessions'>,
   { isKeyless }: { isKeyless: boolean },

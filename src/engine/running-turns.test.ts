@@ -59,7 +59,7 @@ test('what was read of a running turn is not read again', async () => {
   expect(history.reads).toEqual(['301 events', '3 new', '3 new']);
 });
 
-test('each of many commands that are recorded together gets what the turn says to it', async () => {
+test('each of many commands that are recorded together gets its own verdict', async () => {
   const history = new FakeHistory();
   const turns = new RunningTurns(history);
   const ids = Array.from({ length: 300 }, (_, i) => `req_${i}`);
@@ -79,7 +79,7 @@ test('a command that the turn refuses is sent again with another verdict; one th
   expect(await turns.command(TURN_ID, { ...refused, send: () => Promise.resolve(true) })).toBeUndefined();
 });
 
-test('equal commands at the same time, which have one id, are told the same', async () => {
+test('equal commands at the same time, which have one id, get the same verdict', async () => {
   const history = new FakeHistory();
   const turns = new RunningTurns(history);
   const slow = sending('req_1', history);

@@ -138,7 +138,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     const position = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
     const start = { ...command, ...position, sessionId };
     // A commit to SQLite blocks the process: it waits until the response has begun to be sent. The turn is running, so
-    // an index error, or a crash before this, changes nothing in it: reading and archiving the turn repair the index.
+    // an index error, or a crash before this, does not change the response: reading and archiving repair the index.
     const indexed = sleep(1)
       .then(() => turnIndex.accept(start))
       .then(

@@ -95,7 +95,7 @@ test('the large texts of a log are restored in small batches, not for a hundred 
   expect(ordinals).toEqual(Array.from({ length: 102 }, (_, i) => i + 1));
 });
 
-test('a log of which a text is lost is read: its record says so', async () => {
+test('a log with a lost text is read: its record has a note instead', async () => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the stored form of an offloaded text
   const reference = { $blob: '0'.repeat(64) } as unknown as string;
   const { logs } = logsOf(['one', reference, 'three'], { isLossy: true });

@@ -15,7 +15,7 @@ import type { Skills } from './skills/skills.ts';
 
 /**
  * What a feature adds to logs, tools and model calls. Each feature is a folder, with a `feature.ts` and a line in
- * `FEATURES` if it adds any of them; they are called in that order.
+ * `FEATURES` if it adds any of them. Features are called in the order of `FEATURES`.
  */
 export interface Feature extends Partial<Pick<CatalogFeatures, 'tablesOfSessions' | 'tablesOfTurns'>> {
   logReaders?: (cipher: Cipher) => LogReader[];

@@ -89,8 +89,8 @@ function handshakeMs(endpoint: McpEndpoint, { answerTimeoutMs, startTimeoutMs, h
 }
 
 /**
- * Whether a program rejects `initialize` because its connection serves the newer protocol. A slow program, which reads
- * the probe only when `initialize` has followed, accepts the probe, and thereby a client without a handshake.
+ * Whether a program rejects `initialize` because its connection serves the newer protocol. If a slow program reads the
+ * probe only when `initialize` has followed, it accepts the probe, which means that its client has no handshake.
  */
 function isModern(error: unknown): boolean {
   if (!(error instanceof ProtocolError)) return false;
@@ -101,8 +101,8 @@ function isModern(error: unknown): boolean {
 }
 
 /**
- * Programs built on some SDKs end when the first message is not `initialize`. A program that reads it only after its
- * installation was sent `initialize` in the meantime, so the error is that of a closed connection.
+ * Programs built on some SDKs end when the first message is not `initialize`. If a program reads it only after being
+ * installed, `initialize` was sent as well by then, so the error is that of a closed connection.
  */
 function isEndOfConnection(error: unknown): boolean {
   if (!(error instanceof SdkError)) return false;

@@ -172,7 +172,7 @@ export class McpConnection {
   readonly #closed = Promise.withResolvers<void>();
   /** The calls in progress. */
   readonly #calls = new Map<Exchange, OpenRequest>();
-  /** Questions that do not contain which call has asked them. */
+  /** Questions that do not name the call that has asked them. */
   #unassigned: { question: Elicitation; resolve: (answer: Promise<ElicitationAnswer>) => void }[] = [];
   readonly #isShared: boolean;
   readonly #credentials: ConnectionOptions['credentials'];

@@ -80,7 +80,7 @@ export function boundMessages(
   return listing;
 }
 
-/** Undefined for a message to drop, which is no response. `listing`: that of a page. @throws ResponseTooLargeError */
+/** Undefined for a message to drop, never a response. `listing`: for a page of tools. @throws ResponseTooLargeError */
 function bounded(message: JSONRPCMessage, listing: Listing | undefined): JSONRPCMessage | undefined {
   if ('result' in message) return { ...message, result: boundedResult(message.result, listing) };
   if ('error' in message) {

@@ -88,7 +88,7 @@ export class OpenRequests {
   }
 }
 
-/** The id of the request to which a value responds, which may be no valid message. */
+/** The id of the request to which a value responds; the value may be an invalid message. */
 export function idOfResponse(message: unknown): RequestId | undefined {
   if (typeof message !== 'object' || message === null || 'method' in message || !('id' in message)) return undefined;
   const { id } = message;

@@ -15,8 +15,8 @@ export interface PatienceOptions {
 const QUICK_MS = 1_000;
 
 /**
- * How long callers wait for a server. All of its connections share one: otherwise a server that hangs, or is being
- * installed, would delay each new conversation.
+ * How long callers wait for a server. All connections to it share one `Patience`: otherwise a server that hangs, or is
+ * being installed, would delay each new conversation.
  */
 export class Patience {
   readonly now: () => number;

@@ -7,7 +7,7 @@ import { MAX_SILENCE_SECONDS, type ModelChunk, type SilenceLimits } from './prov
 /** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** Base64 of audio and images: nearly three minutes of samples. A Runs API event of at most 32 MiB has it twice. */
+/** Characters of base64 media: nearly 3 min of speech as samples. A Runs API event of at most 32 MiB has it twice. */
 const MAX_MEDIA_LENGTH = 10 * 1024 * 1024;
 
 /** Usage follows the finish reason immediately; some servers then keep the connection open. */

@@ -53,7 +53,7 @@ export class ModelError extends NamedError {
   /** The size of the model's context in tokens, if the provider names it. */
   readonly contextTokens: number | undefined;
   /**
-   * Whether `contextTokens` is from a field of its own: a text may quote the request, so it must not hold for others.
+   * Whether `contextTokens` has a field of its own. A text may quote the request: its number must not hold for others.
    */
   readonly namesContext: boolean;
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ModelError, type ModelFailure } from './model-error.ts';
 
-/** What a provider has sent instead of a message: in a response, in an event of a stream, or as its end. */
+/** What a provider has sent instead of a message: in a response, in an event of a stream, or as a message's end. */
 interface SentFailure {
   message: string;
   /** The HTTP status of the response; undefined for what is sent inside a stream. */

@@ -12,7 +12,7 @@ import type { Price, ProviderConfig } from './provider-file.ts';
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
-/** The number of models in each of the caches. */
+/** The maximum number of models in each of the caches. */
 const MAX_MODELS = 1_000;
 
 /** How many of a provider's models an error or a warning names. */
@@ -133,7 +133,7 @@ export class ModelProviders {
     );
   }
 
-  /** Whether a model exists; true if its provider does not show it. */
+  /** Whether a model exists; true if the lookup at its provider has no result. */
   async has(name: string): Promise<boolean> {
     const { registered, providerName, model } = this.#find(name);
     if (registered.models.has(model)) return true;

@@ -68,8 +68,8 @@ interface RedisAllowanceOptions {
 }
 
 /**
- * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. The order in
- * which workers get a share is random.
+ * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. Which worker gets
+ * the next share is left to chance.
  */
 export function redisAllowance({ redis, prefix, limits }: RedisAllowanceOptions): Allowance {
   const local = localAllowance(limits);

@@ -380,7 +380,7 @@ export function cutsResults({ config }: AgentSpec): boolean {
   return config?.context_management?.large_tool_response?.enabled !== false;
 }
 
-/** An agent without unknown keys, so that it can be sent again. Some stored agents have keys of theirs in `config`. */
+/** An agent without unknown keys, so that it can be sent again. Some stored agents have such keys in `config`. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
   const known = structuredClone(spec);
   for (const issue of agentSpec.safeParse(spec).error?.issues ?? []) {

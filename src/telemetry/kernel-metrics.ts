@@ -13,7 +13,7 @@ export class KernelMetrics {
   readonly restarts: Counter<'reason'>;
   readonly evictions: Counter;
 
-  /** @param statuses the current ones of the kernels that run */
+  /** @param statuses returns the current statuses of the kernels that run */
   constructor(registry: Registry, statuses: () => Promise<KernelStatus[]>) {
     const registers = [registry];
     this.cells = new Counter({

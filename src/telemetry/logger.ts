@@ -40,7 +40,7 @@ function forTerminal(line: string): string {
   try {
     fields = z.record(z.string(), z.unknown()).parse(JSON.parse(line, visible));
   } catch {
-    // The hidden text in it was not a string.
+    // The line is no longer JSON: a value that was hidden in it was not a string.
     return line.trimEnd();
   }
   const [, ...others] = IDS.filter((name) => name in fields);

@@ -53,7 +53,7 @@ export class Metrics {
   );
   readonly stepOverhead = this.#histogram(
     'everturn_step_overhead_seconds',
-    "Time from the end of a turn's model or tool calls to the next, if this process made both, without waits to retry",
+    "Time from the end of a turn's model or tool calls to the next, if this process made both without waiting to retry",
     QUICK_BUCKETS,
   );
   readonly steps = new StepClock(this.stepOverhead);

@@ -1,6 +1,6 @@
 /**
- * Downloads the CLI with Temporal's SDK into the folder of its argument. It is a separate program because the SDK's
- * downloads cannot be cancelled, and because a download initializes the SDK's runtime for the whole process.
+ * Downloads the CLI with Temporal's SDK into the folder that its argument names. It is a separate program because the
+ * SDK's downloads cannot be cancelled, and because a download initializes the SDK's runtime for the whole process.
  *
  * The SDK downloads only in order to start a server; with `--help` the server does not start.
  */

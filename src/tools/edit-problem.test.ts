@@ -89,7 +89,7 @@ test('an edit is no way around a policy: only the one that the call waits by, or
     'edit_not_allowed',
     'edit_not_allowed',
   ]);
-  // The operator requires an approval, which the policy for small amounts says who gives.
+  // The operator requires an approval; the policy for small amounts names who gives it.
   expect(problemOf(1, pay(true))).toBe('edit_not_allowed');
 });
 

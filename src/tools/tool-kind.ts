@@ -17,7 +17,7 @@ export interface ToolKind {
   /**
    * Runs a call of a tool of this kind until it has ended, or asks the user. Checks the operator's policy again,
    * because it may have changed while the call waited for its approval.
-   * @throws only before the call was sent: an Error with the reason why it may not or cannot run, or that of the signal
+   * @throws only before the call was sent: an Error that says why it may not or cannot run, or the signal's reason
    */
   run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall>;
 }

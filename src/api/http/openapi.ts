@@ -150,7 +150,7 @@ function completeParameter(parameter: object): void {
 
 /** Corrects JSON schemas that the library renders differently from how they behave. */
 const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
-  // Later versions add fields to responses, which clients must tolerate. What clients send is strict.
+  // Later versions add fields to what only the server sends: clients must tolerate them. What clients send is strict.
   // An optional object is rendered from the object in it, which has been corrected.
   const isOpen = zodSchema instanceof z.ZodObject && !(zodSchema.def.catchall instanceof z.ZodNever);
   if (jsonSchema.additionalProperties === false && isOpen) delete jsonSchema.additionalProperties;

@@ -175,7 +175,7 @@ export interface Route {
 }
 
 /**
- * Returns a function that makes the declaring function of a group of routes, by the group and what its routes require.
+ * Makes the functions that declare a face's routes: one for each group in the documentation and right that it requires.
  */
 export function routesOfFace<const F extends FaceFacts>(facts: F) {
   return (tag: keyof F['tags'] & string, ofAll: Pick<Declaration, 'requires'> = {}) => {

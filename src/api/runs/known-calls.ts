@@ -23,8 +23,8 @@ interface BroughtConversation {
 }
 
 /**
- * The conversation, with the results that an earlier run has for calls of its last message. `itemId` leads to that run
- * of the caller; an id that names no item of the caller has no effect. At most one run is read.
+ * The conversation, with results and rights from an earlier run for the calls of its last message without a result.
+ * `itemId` leads to that run; it has no effect if it names no item of the caller. At most one run is read.
  *
  * - Calls that were begun there have the results that they had there, and are not executed again.
  * - Calls are executed with the rights of a registered agent only if that agent has made them. A client writes the

@@ -44,7 +44,7 @@ export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<
       await withClaim(claim, () => answer(context, call, { ...claimed, sent, output: known.output }));
     }
   } catch (error) {
-    // The answers of the first request were in time, so a repetition is not too late.
+    // Either the first request was in time, or no repetition can be: the stream shows how the run ended.
     const isTooLate = !claim.isNew && error instanceof ApiError && error.code === 'run_ended';
     if (!isTooLate) throw error;
   }

@@ -10,7 +10,7 @@ const WHOLE_SESSION = -1;
 
 /** The feedback of owners on their sessions, and on single events. */
 export class SessionFeedback extends Store {
-  /** Stores feedback on an event or, without `event`, on the session; it replaces the earlier feedback on the same. */
+  /** Stores or replaces the feedback on an event or, without `event`, on the whole session. */
   async put(on: { sessionId: string; event?: number }, feedback: Feedback, now: string): Promise<void> {
     const place = on.event ?? WHOLE_SESSION;
     const row = {

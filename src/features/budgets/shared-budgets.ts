@@ -172,7 +172,7 @@ export class SharedBudgets {
     if (report) throw new BudgetReached(report);
   }
 
-  /** Adds the usage of a call. The call is already billed, so an unavailable catalog is retried, and fails no call. */
+  /** Adds the usage of a call. The call is already billed: an unavailable catalog is retried and does not fail it. */
   async #settle(
     accounts: Account[],
     call: MeteredCall,

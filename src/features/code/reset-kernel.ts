@@ -16,7 +16,7 @@ interface ResetOptions {
 
 /**
  * Makes the host restart the kernel of a thread, at the latest before its next cell, once for each id. Has no effect on
- * a thread without a kernel and stored variables. False if code of the thread, or a call in the sandbox, runs.
+ * a thread with neither a kernel nor stored variables. False if code of the thread, or a call in the sandbox, runs.
  */
 export async function resetKernel(
   sessionId: string,

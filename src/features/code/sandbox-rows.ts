@@ -134,7 +134,7 @@ export class Sandboxes extends Store {
 
   /**
    * Replaces the pending resets of kernels, unless a call runs.
-   * @param previous the current row
+   * @param previous the row as the caller has read it
    * @param now milliseconds since 1970
    * @returns false if a call runs, or the row has other resets
    */

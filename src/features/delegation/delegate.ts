@@ -46,7 +46,7 @@ type CallingThread = Pick<ModelCall, 'messageId' | 'mayStart' | 'subAgent'>;
 /** The session in which another agent executes a call; `problem`: why none may be started. */
 type DelegationRoute = { sessionId: string } | { problem: string };
 
-/** Decides whether the call at `index` of a message may start a delegate; earlier calls of it have `started` some. */
+/** Decides whether the call at `index` of a message may start a delegate. `started`: those of its earlier calls. */
 export function routeDelegation(
   { messageId, mayStart = 0, subAgent }: CallingThread,
   { index, started }: { index: number; started: number },

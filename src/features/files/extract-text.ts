@@ -12,7 +12,7 @@ export interface ReaderTask {
   maxUnpackedBytes: number;
 }
 
-/** The messages of the thread: the kind of file (see `TextSender`), the texts of the parts in order, and the end. */
+/** The messages of the thread: what it reads (see `TextSender`), the texts of the parts in order, and the end. */
 export type ReaderMessage =
   | { whole: string; blank: string }
   | { text: string; title?: string }

@@ -29,7 +29,7 @@ class TextSender {
     this.#remaining = maxCharacters;
   }
 
-  /** `whole`: the name of the whole, for a note about a missing rest. `blank`: the problem if no part has a text. */
+  /** `whole`: for example "3 pages", for a note about a missing rest. `blank`: the problem if no part has a text. */
   begin(whole: string, blank: string): void {
     send({ whole, blank });
   }

@@ -86,7 +86,7 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
   return changes;
 }
 
-/** Undefined if the index has no actions of the session: it was deleted, or has a run, whose API shows its actions. */
+/** The session's owner; undefined if its actions are not indexed: it was deleted, or has a run with its own API. */
 async function ownerOf({ catalog, sessionId }: ActionSources): Promise<string | undefined> {
   const session = await catalog.sessions.get(sessionId);
   return session && !isOfRun(session) ? session.subject_id : undefined;

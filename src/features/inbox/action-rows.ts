@@ -12,7 +12,7 @@ interface ActionPosition {
   id: string;
 }
 
-/** Selects the actions that one of `audiences`, and not `excluded`, may decide (groups as in `src/auth/rights.ts`). */
+/** Selects the actions that have one of the groups `audiences`, and not `excluded`: see `src/auth/rights.ts`. */
 interface ActionReader {
   audiences: string[];
   excluded: string;
@@ -189,7 +189,7 @@ export class Actions extends Store {
   }
 }
 
-/** Selects actions that the group may not decide. */
+/** Selects actions that do not have this group: see `ActionReader`. */
 function isNotExcluded(group: string) {
   return (eb: ExpressionBuilder<Tables, 'action_audience'>) => {
     const others = eb.selectFrom('action_audience as others').select('others.action_id');

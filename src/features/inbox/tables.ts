@@ -40,7 +40,7 @@ declare module '../../catalog/schema.ts' {
       /** JSON: a list. */
       decisions: string;
     };
-    /** The groups that may decide an action (see `src/auth/rights.ts`), with the columns by which lists are sorted. */
+    /** The groups that may decide an action, or are excluded: see `src/auth/rights.ts`. With the columns for lists. */
     action_audience: {
       action_id: string;
       audience: string;

@@ -29,7 +29,7 @@ export async function notifySignIns({
     } catch (error) {
       // The turn has ended: the next turn of the session retries the server.
       if (!isNotFound(error)) {
-        log.warn({ turnId, err: error }, 'failed to notify the turn of a completed sign-in; retrying');
+        log.warn({ turnId, err: error }, 'failed to notify the turn of an ended sign-in; retrying');
         continue;
       }
     }

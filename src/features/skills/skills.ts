@@ -94,7 +94,7 @@ export class Skills {
         return problem(i, `only ${[...BUILT_IN_NAMES].join(', ')} can be disabled: omit the skill ${name} instead`);
       }
       if (!isInline(skill)) continue;
-      // Only `name` is checked: `fqn` may be any text, and is the name of a folder.
+      // Checked here, since `fqn`, the other field for the name, may be any text, and the name becomes a folder's.
       const { error } = skillName.safeParse(name);
       if (error) return problem(i, `the name of a skill with its own text ${error.issues[0]?.message}`);
       const file = unwritable(Object.keys(skill.files ?? {}));

@@ -15,7 +15,7 @@ export interface Outgoing {
 /** The format of messages to the webhooks of one API. */
 export interface WebhookFormat {
   /**
-   * Makes the body of a delivery; undefined if its subject no longer exists, `nothing` if there is nothing to send.
+   * Makes the body of a delivery; undefined if session, turn or action was deleted, `nothing` if none is to be sent.
    */
   messageOf: (delivery: DeliveryRow) => Promise<object | 'nothing' | undefined>;
   /** The headers that sign a message. `secrets`: the valid ones, newest first. */

@@ -4,5 +4,5 @@
  */
 export type NoFields = Record<string, never>;
 
-/** A record without the field of all kinds, which `events-to-wire.ts` adds to the events of readers that get it. */
+/** A record without the field that all kinds have: `events-to-wire.ts` adds it to the events of readers that get it. */
 export type Bare<R> = R extends unknown ? Omit<R, 'activities'> : never;

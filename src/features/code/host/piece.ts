@@ -11,7 +11,7 @@ const MAX_BYTES = 96 * 1024;
 /** The time since the first direct call after which a piece ends: readers see the calls at the end of the piece. */
 const MAX_MS = 4_000;
 
-/** The time that running calls have left then. */
+/** The time that running direct calls have left after `MAX_MS`, before they are aborted. */
 const LAST_MS = 1_000;
 
 /** The maximum JSON of all records of a piece, without longer strings, which can be moved into the blob store. */

@@ -186,7 +186,7 @@ export class SessionSandbox {
   }
 
   /**
-   * Restores the files that another host has stored, or writes those of the agent. Called before any code has run.
+   * Restores the stored files, or writes those of the agent if there are none. Called before code runs in the sandbox.
    * @param row the row in the catalog
    */
   async fill(

@@ -126,7 +126,7 @@ export class StoredVariables {
   }
 
   /**
-   * Stores the variables after a cell. After 10 seconds, it returns a notice that they are not stored, and continues.
+   * Stores the variables after a cell. After 10 s, it returns a notice that they are not stored; the work continues.
    * @returns notices for the model, and the end of the kernel if it has ended
    */
   async save(kernel: Kernel, cell: EndedCell): Promise<{ notices: string[]; kernelEnd?: KernelEnd }> {
@@ -192,7 +192,7 @@ export class StoredVariables {
     await retryWhileUnavailable(forget, NEVER_ABORTED).catch(() => undefined);
   }
 
-  /** Restores variables; undefined if all are lost, also because this ended the kernel. @throws BlobsUnavailable */
+  /** Restores variables; undefined if all are lost, also if no kernel survives this. @throws BlobsUnavailable */
   async #restore(
     { list, hidden }: KernelSnapshot,
     start: (folder: string) => Promise<Kernel>,

@@ -419,6 +419,6 @@ export class ThreadKernel {
 }
 
 function reasonOf({ reason }: KernelEnd): RestartReason {
-  // Only this class stops kernels, and then ignores this end; so another stop counts as a death.
+  // Only this class stops kernels, and it does not wait for their end then.
   return reason === 'stopped' ? 'died' : reason;
 }

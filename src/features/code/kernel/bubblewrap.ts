@@ -28,10 +28,10 @@ export const SANDBOX_FOLDERS: SandboxFolders = {
   tmp: '/tmp',
 };
 
-/** The path inside of the folder in which a kernel stores its variables. */
+/** The path, inside of a sandbox, of the folder in which a kernel stores its variables. */
 export const VARIABLES_PLACE = '/variables';
 
-/** The path inside of the Python half of kernels: a checkout below /tmp would be hidden by the sandbox's own /tmp. */
+/** The path, inside of a sandbox, of the Python half of kernels: its own /tmp would hide a checkout below /tmp. */
 export const PROGRAM_PLACE = '/everturn';
 
 /** The proxy inside of a sandbox: a port of its loopback, which has no other server, and behind it a host socket. */

@@ -16,7 +16,7 @@ const count = z.int().nonnegative();
 /** The types of displays that become files. */
 export const displayType = z.enum(['image/png', 'image/jpeg', 'image/svg+xml', 'text/html', 'application/json']);
 
-/** The variables that a task has kept, and the lost ones, with at most 200 names each. Code of values can forge it. */
+/** The variables that a task has kept, and the lost ones, at most 200 names each. Values that run code can forge it. */
 const keptVariables = z.object({
   kept: z.array(name).max(200),
   keptCount: count,

@@ -73,7 +73,7 @@ export function exceeded(
   { bytes, members }: GroupUsage,
   { memoryBytes, processes }: { memoryBytes: number; processes: number },
 ): { memory?: string; processes?: string } {
-  // Only the slower reading counts the pages that forked processes share once.
+  // The faster reading counts pages that forked processes share in each of them, the slower one only once.
   const hasTooMuch = bytes > memoryBytes && (sharedMemoryOf(members) || bytes) > memoryBytes;
   return {
     ...(hasTooMuch && { memory: `more than ${memoryBytes} bytes` }),

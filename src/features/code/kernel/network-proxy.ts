@@ -93,7 +93,7 @@ export class NetworkProxy {
     const proxy = new NetworkProxy(rules, folder, opened);
     await once(proxy.#server.listen(path.join(opened.place, path.basename(proxy.socket))), 'listening');
     proxy.#server.unref();
-    // The sandbox has another user than this process. All others cannot enter the folder.
+    // The user of the sandbox is not that of this process. Other users cannot enter the folder.
     await chmod(proxy.socket, 0o666);
     return proxy;
   }

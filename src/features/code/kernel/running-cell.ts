@@ -77,7 +77,7 @@ export type Names = Pick<CellEnd, 'names' | 'nameCount'>;
 
 const MAX_DISPLAYS = 20;
 const MAX_DISPLAY_BYTES = 8 * 1024 * 1024;
-/** How long to wait for output that is not in frames after the end of the code. User code can prevent its end. */
+/** How long to wait after the end of the code for output outside of frames, whose end user code can prevent. */
 const MARK_MS = 1000;
 
 /** A cell from the start of its code to its last output. */

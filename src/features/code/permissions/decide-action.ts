@@ -8,7 +8,7 @@ import { resolvePath, type CommandPiece, type PermissionAction } from './permiss
 /** The part of a rule that determines whether it matches. */
 type MatchingRule = RulePattern & {
   effect: RuleEffect;
-  /** Excludes commands that fit the pattern. */
+  /** True for commands that fit the pattern, but that the rule does not match. */
   excepts?: (command: string) => boolean;
 };
 

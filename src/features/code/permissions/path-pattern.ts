@@ -2,7 +2,7 @@ import { fitsWildcards } from '../../../tools/decision-policy.ts';
 
 /**
  * Whether a pattern fits a path: `*` and `?` match within one name, `**` as a name matches any number of them, at the
- * end of a pattern at least one. Both are relative or both absolute. Takes at most the product of their lengths.
+ * end of a pattern at least one. Both are relative or both absolute. At most `pattern.length * path.length` steps.
  */
 export function fitsPath(pattern: string, path: string): boolean {
   const names = path.split('/');

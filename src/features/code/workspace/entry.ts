@@ -12,7 +12,7 @@ interface Owner {
 /** A folder of the host that code in a sandbox writes. Everything in it is hostile, and may change at any time. */
 export interface WorkspaceFolder {
   folder: string;
-  /** Its path for code with namespaces. Default: the path of the workspace. */
+  /** Its path for code with namespaces. Default: `WORKSPACE`. */
   place?: string;
   /** The owner of new files and folders. */
   owner?: Owner | undefined;

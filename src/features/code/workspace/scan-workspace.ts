@@ -19,7 +19,7 @@ const MAX_NAMES_BYTES = 8 * 1024 * 1024;
 /** The last millisecond of the year 9999: times are limited, since code can set any time. */
 const MAX_TIME = 253_402_300_799_999;
 
-/** The minimum age for a stamp: changes within a tick of the file system (10 ms before Linux 6.13) have the same. */
+/** The minimum age for a stamp: changes within a file system's tick (10 ms before Linux 6.13) share a stamp. */
 const STAMP_AGE_MS = 20;
 
 export interface WorkspaceLimits {
