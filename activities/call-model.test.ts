@@ -60,12 +60,12 @@ test.each<[string, string | undefined, string[]]>([
   ['the owner alone, if it has sent it', 'ann', ['ann']],
   ['the owner and another author', 'bob', ['ann', 'bob']],
   ['the owner, if there is no message', undefined, ['ann']],
-])('those who have asked for a call are the owner and the author of the newest message: %s', async (_, author, ids) => {
+])('the requesters of a call are the owner and the author of the newest message: %s', async (_, author, ids) => {
   const route = await routeBy({ exclude_requester: true }, () => Promise.resolve(author));
   expect(route).toMatchObject({ to: 'server', policy: { excludeRequester: true }, requesters: ids });
 });
 
-test('who has asked for a call is read again while Temporal or the catalog is unavailable', async () => {
+test('the requesters of a call are read again while Temporal or the catalog is unavailable', async () => {
   let reads = 0;
   const unavailable = Object.assign(new Error('disk'), { code: 'EIO' });
   const route = await routeBy({ exclude_requester: true }, () =>
@@ -195,7 +195,7 @@ test('a budget that others have reached applies after a call begun ahead, and is
 
 test.each([
   { answer: 'an answer', more: {}, text: 'begun ahead' },
-  // What was begun ahead may call tools.
+  // A call that was begun ahead may call tools.
   { answer: 'a forced answer', more: { isForced: true }, text: 'asked for by its activity' },
 ] as const)('$answer in the first step is $text', async ({ more, text }) => {
   const stream = async function* (): AsyncGenerator<ModelChunk> {

@@ -2,14 +2,14 @@ import { beforeEach, expect, test, vi } from 'vitest';
 import type { SeenTurn } from '../src/core/session.ts';
 import { TurnWatch } from './turn-watch.ts';
 
-/** What the watch asks of Temporal, in its order. */
+/** The requests of the watch to Temporal, in their order. */
 const asked: string[] = [];
 /** Set by a test: how the turn behaves. */
 const turn: {
   signal: () => Promise<void>;
   terminate: (given: { sparesTools: boolean }) => Promise<boolean>;
   inspect: () => Promise<SeenTurn | undefined>;
-  /** What happens while the watch waits. */
+  /** Called while the watch waits. */
   wait: () => void;
 } = {
   signal: () => Promise.resolve(),

@@ -49,7 +49,7 @@ test('what would not be accepted now is a warning', () => {
   expect(warningsOf({ config })).toEqual([expect.stringMatching(/^config\.iteration_limit: /)]);
 });
 
-test('what a stored agent has that is rejected now is a warning: unknown keys, and policies that fit all calls', () => {
+test('a field of a stored agent that is now wrong is a warning: unknown keys, and policies that fit all calls', () => {
   const stored = {
     config: {
       sandbox: { enabled: false, network_polcy: 'none' },
@@ -64,7 +64,7 @@ test('what a stored agent has that is rejected now is a warning: unknown keys, a
   ]);
 });
 
-test('what the server adds to a spec is no part of the format', () => {
+test('fields that the server adds to a spec are no part of the format', () => {
   expect(warningsOf({ callsInSequence: true, delegates: [] })).toEqual([]);
 });
 
@@ -79,7 +79,7 @@ test('many brackets are searched in linear time', () => {
   expect(warningsOf({ instructions: `${'{{ '.repeat(300_000)}${' '.repeat(100_000)}` })).toEqual([]);
 });
 
-test('those that concern a server are about it, or about a policy for its calls', () => {
+test('the warnings on a server are about it, or about a policy for its calls', () => {
   const spec: AgentSpec = {
     model: { name: 'm' },
     mcp_servers: ['shop', 'bank'].map((name) => ({ type: 'truefoundry-mcp-registry', name })),

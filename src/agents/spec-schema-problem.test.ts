@@ -85,7 +85,7 @@ test('schemas that were accepted are not compiled again, and those that were rej
   const measured = conditionValidators.compile(deep('bad 0'));
   for (let i = 0; i < 2; i++) expect((await check(structuredClone(bad)))?.message).toMatch(/is too expensive/);
   expect(conditionValidators.compile(deep('bad 0'))).not.toBe(measured);
-  // What it took once counts although nothing is compiled: otherwise a repeated request could be accepted.
+  // The time that it took once counts although nothing is compiled: otherwise a repeated request could be accepted.
   const known = await check(good, { budget: new SchemaBudget({ maxMs: 1 }) });
   expect(known?.message).toMatch(/is too expensive/);
 });

@@ -18,7 +18,7 @@ const routes = documentsOf(context).flatMap((described) =>
   described.routes.filter(({ declaration }) => !declaration.isUndocumented),
 );
 
-/** What llm-sdk may have stored with fields of its own, so that they are ignored. */
+/** Values that llm-sdk may have stored with fields of its own, so that they are ignored. */
 const OPEN = new Set<z.core.$ZodType>([inputItems, resultContent]);
 
 /** All objects in a schema, with their places. */
@@ -114,7 +114,7 @@ test('items of runs and their parts may have fields that are not known', () => {
   expect(items).toEqual([{ type: 'message', role: 'user', content: [{ type: 'text', text: 'Hi' }] }]);
 });
 
-/** What takes the value of a field of a response, where that is a specification or a list of items. */
+/** The schema that takes the value of a field of a response, where that is a specification or a list of items. */
 const TAKEN_BY: Record<string, z.ZodType> = {
   spec: agentSpec,
   agent_spec: agentSpec,
@@ -144,7 +144,7 @@ test('what examples of responses have as a specification or as items can be sent
   expect(schemas).toEqual(new Set([...Object.values(TAKEN_BY), createTurnBody.shape.input, inputItems]));
 });
 
-test('what GET gives can be put back', () => {
+test('the result of GET can be put back', () => {
   const replaced = routes.filter(({ method }) => method === 'put');
   const pairs = routes.flatMap((get) => {
     const put = get.method === 'get' ? replaced.find(({ path }) => path === get.path) : undefined;

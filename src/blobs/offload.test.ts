@@ -119,7 +119,7 @@ const { json } = fc.letrec<{ json: unknown }>((tie) => ({
   ),
 }));
 
-/** What records have of the protocols: of models, of MCP, and of the items of runs. */
+/** The values in records from the protocols: of models, of MCP, and of the items of runs. */
 const records = fc.oneof(
   fc.record({
     kind: fc.constant('model.message'),
@@ -146,7 +146,7 @@ const records = fc.oneof(
   json,
 );
 
-test('what is restored equals what was offloaded, for any JSON from outside', async () => {
+test('a restored value equals the offloaded one, for any JSON from outside', async () => {
   // Through JSON, as histories and the catalog keep it; that is also what a record was received as.
   const sent = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
   await fc.assert(

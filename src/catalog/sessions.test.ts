@@ -89,14 +89,14 @@ test('the queries of housekeeping use indexes and read only rows that are due', 
   }
 });
 
-test('who holds a slot and who waits for one is found without a scan of the sessions', async () => {
+test('the sessions with a slot and those that wait for one are found without a scan', async () => {
   const { db, plans } = await openCatalog();
   const uses = await plans(() => usageFor(db, 'ann', { limit: 1, perSubject: 1, now: new Date(0) }));
   expect(uses.length).toBe(2);
   for (const step of uses.flat().filter((one) => / sessions /.test(one))) expect(step).toMatch(/^SEARCH .*\(id=\?\)/);
 });
 
-test('what a subject stores is read by its key', async () => {
+test('the sum that a subject stores is read by its key', async () => {
   const { catalog, plans } = await openCatalog();
   const [steps = []] = await plans(() => catalog.storedBytes.of('ann'));
   for (const table of ['subject_stored_bytes', 'stored_bytes_changes']) {

@@ -62,7 +62,7 @@ test.each([
   expect(output()).not.toContain('listens');
 });
 
-test('a shutdown that does not end is ended when its time is over', async () => {
+test('a shutdown that does not end is ended when its time is used up', async () => {
   const { child, output } = run(`
     const hanging = { ...running, stop: () => new Promise(() => {}) };
     mock.timers.enable({ apis: ['setTimeout'] });

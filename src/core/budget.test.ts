@@ -9,7 +9,7 @@ const used = (tokens: number, more: object = {}): TurnTotals => ({
   modelCalls: 2,
 });
 
-test('what was spent are the tokens of input and output, the cost, the model calls and the time', () => {
+test('spending is counted in tokens of input and output, cost, model calls and time', () => {
   expect(spentBy(used(10, { costInUsd: 0.5 }), 1500)).toEqual({ tokens: 10, usd: 0.5, steps: 2, seconds: 1.5 });
   expect(spentBy(NO_TOTALS, 0)).toEqual({ tokens: 0, usd: 0, steps: 0, seconds: 0 });
 });
@@ -28,7 +28,7 @@ test('a raise never lowers a limit, nor adds one', () => {
   expect(raised({ tokens: 10, steps: 5 }, { tokens: 20, steps: 1, usd: 3 })).toEqual({ tokens: 20, steps: 5 });
 });
 
-test('what is left of a budget says whether the next call is within it', () => {
+test('the rest of a budget shows whether the next call is within it', () => {
   const left = leftOf({ tokens: 30, steps: 9, seconds: 10 }, spentBy(used(10), 4000), 100_000);
   expect(left).toEqual({ tokens: 20, steps: 7, untilMs: 106_000 });
   expect([isUsedUp(left, used(19), 0), isUsedUp(left, used(20), 0), isUsedUp(left, used(1), 106_000)]).toEqual([

@@ -41,7 +41,7 @@ const CODE: SubAgent = {
   iterations: 0,
 };
 
-/** What code asks for: the begin of its thread if it has none, and its calls. */
+/** The requests of code: the begin of its thread if it has none, and its calls. */
 function asks(routes: ToolRoute[], isFirst = true): NewRecord[] {
   const created: NewRecord = { kind: 'thread.created', at: AT, thread: CODE, input: 'run()' };
   return [...(isFirst ? [created] : []), { ...messageWith(...routes), threadId: 'code_1', fromCode: true }];
@@ -412,7 +412,7 @@ test('a cell that waits is interrupted where it waits: its questions and its too
 test.each<[string, Partial<TurnStart>]>([
   ['that waits', { pause: 'wait' }],
   ['that ends when it needs answers', {}],
-])('what a cell asks for with its interrupt is given up, also in the next run of a turn %s', (_, start) => {
+])('the calls that a cell asks for with its interrupt are given up, also in the next run of a turn %s', (_, start) => {
   const run = new PlayedRun(start);
   run.task();
   run.answers(messageWith(CELL));

@@ -65,7 +65,7 @@ class Walk {
     }
   }
 
-  /** What is the same in both, however it is run. */
+  /** The part that is the same in both, however it is run. */
   #both<T>(what: string, of: (run: LoggedRun) => T): T {
     const [whole, continuing] = [of(this.#whole), of(this.#continuing)];
     if (JSON.stringify(whole) !== JSON.stringify(continuing)) {
@@ -257,7 +257,7 @@ class Walk {
   }
 }
 
-/** What all commands have. */
+/** The fields of all commands. */
 type Base = Pick<AnswerCommand, 'id' | 'subject'>;
 
 function signedIn({ id, subject: by }: Base, signInId: string): TurnCommand {

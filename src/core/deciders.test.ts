@@ -76,7 +76,7 @@ test.each<[string, AskedOf, Answerer, boolean]>([
   expect(mayAnswer(call, allow, caller)).toBe(may);
 });
 
-test('those who may send messages give a response, and no policy adds others', () => {
+test('subjects who may send messages give a response, and no policy adds others', () => {
   expect(mayAnswer(callOf(byBoss), response, callerOf('boss'))).toBe(false);
   expect(mayAnswer(callOf(byBoss), response, callerOf('ann', { mayRespond: true }))).toBe(true);
 });
@@ -141,7 +141,7 @@ test('a stranger to the session does not see a call that it has asked for, altho
   expect([knows('boss'), knows('chief')]).toEqual([false, true]);
 });
 
-test('those who have sent messages since are requesters, too, if the policy excludes them', () => {
+test('later authors of messages are requesters, too, if the policy excludes them', () => {
   const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
   const policy = { quorum: 1, onExpiry: 'deny' as const };
   const call = { ...place, needs: 'approval' as const, source, requesters: ['ann'] };

@@ -755,7 +755,7 @@ test('the next run of a turn has the decider of a call that has a result', () =>
 
 const ENDS: ApprovalPolicy = { quorum: 1, onExpiry: 'end', expiresInSeconds: 20 };
 
-test('of the approvals that expire in one task, the failure of the turn names the first', () => {
+test('the failure of the turn names the first of the approvals that expire in one task', () => {
   const run = new PlayedRun({ pause: 'wait' });
   run.task();
   run.answers(calls({ ...RUN, approval: true, policy: ENDS }, { ...RUN, approval: true, policy: ENDS }));

@@ -274,7 +274,7 @@ test('a turn that ends leaves its questions open only if it is done', () => {
   expect(cancelled[0]).not.toHaveProperty('isOpen');
 });
 
-test('what runs is open, and what has ended since is in the log alone', () => {
+test('running work is open, and work that has ended since is in the log alone', () => {
   const running = { name: 'callModel', threadId: 'main', messageId: 'msg_1', scheduledAt: at(1) } as const;
   const attempts = [
     { number: 1, startedAt: at(1), endedAt: at(2), outcome: 'failed' as const },

@@ -79,7 +79,7 @@ test('a toolkit is refreshed once for each model call, by those who may answer f
     });
   }
   for (const record of answer({}, 'msg_2')) actions.add(record, 's');
-  // What was given before the last message is a repetition, also of a part.
+  // A refresh from before the last message is a repetition, also of a part.
   expect([actions.refuse(command([refresh('a')])), kinds(actions, command([refresh('a')]))]).toEqual([undefined, []]);
   expect(actions.refuse(command([refresh('b')]))).toMatchObject({ code: 'already_decided' });
   expect(kinds(actions, command([refresh('a', 'other', 'msg_2')]))).toEqual(['toolkit.refreshed']);

@@ -105,7 +105,7 @@ test('the tools that a thread has found stay in their order, each once, and are 
   expect(namesOf([found(['a', 'b']), found(['z'], 'other'), found(['c', 'a'])])).toEqual(['a', 'b', 'c']);
 });
 
-test('of too many found tools the last ones stay', () => {
+test('the last ones of too many found tools stay', () => {
   const names = Array.from({ length: 70 }, (_, i) => `t${i}`);
   expect(namesOf([found(names)])).toEqual(names.slice(-64));
   // A tool that was dropped can be found again.
@@ -183,7 +183,7 @@ test('the first result of a connection that has replaced another one has a note 
   expect(toldLost([...a(), ...ranOn(undefined, 'c2'), ...ranOn('A', 'c3')])).toEqual([]);
 });
 
-test('each thread is told of its own state, and one without any of that of the conversation', () => {
+test('each thread gets notes on its own state, and one without any on that of the conversation', () => {
   const records = [...ranOn('A', 'c1'), ...ranOn('B', 'c2', 'sub'), ...ranOn('B', 'c3', 'sub'), ...ranOn('B', 'c4')];
   expect(toldLost(records, 'sub')).toEqual(['c2']);
   expect(toldLost(records)).toEqual(['c4']);

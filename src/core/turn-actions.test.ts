@@ -45,7 +45,7 @@ function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
   return { kind: 'model.message', id, at, threadId, ...texts, toolCalls, finishReason: 'tool_calls' };
 }
 
-/** What a run passes on when the log has `ordinal` records. */
+/** The state that a run passes on when the log has `ordinal` records. */
 /** A sub-agent of the call `sub`. */
 const THREAD = {
   threadId: 't1',
@@ -154,7 +154,7 @@ test('a command is accepted with all of its answers, or refused with its first w
   }
 });
 
-test('of two contrary votes at the same time the first one counts', () => {
+test('the first of two contrary votes at the same time counts', () => {
   const actions = waitingOn(asking('a'));
   const [ann, bob] = [command('ann', vote('a', 'deny')), command('bob', vote('a'))];
   const { records, verdicts } = actions.endTask([ann, bob], BEGIN);
@@ -163,7 +163,7 @@ test('of two contrary votes at the same time the first one counts', () => {
   expect(verdicts.get(bob.id)).toMatchObject({ code: 'already_decided' });
 });
 
-test('of two equal votes of one subject the second one is a repetition, also of the same task', () => {
+test('the second of two equal votes of one subject is a repetition, also in the same task', () => {
   const actions = waitingOn(asking('a', policyOf({ quorum: 2 })), asking('b', policyOf({ quorum: 2 })));
   const [first, second] = [command('ann', vote('a')), command('ann', vote('a'), vote('b'))];
   const { records, repeated } = actions.endTask([first, second], BEGIN);
@@ -215,7 +215,7 @@ test('votes for different arguments do not add up: an edit voids the votes befor
   expect(allowedCalls(actions)).toMatchObject([{ edited: { hash: 'x' } }]);
 });
 
-test('whose vote was voided may deny', () => {
+test('a subject whose vote was voided may deny', () => {
   const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
   endTask(actions, [command('ann', edit('a', 'x')), command('bob', vote('a'))]);
   expect(endTask(actions, [command('ann', vote('a', 'deny'))])).toEqual(['a deny ann 0', 'a denied', 'turn.resumed']);
@@ -467,7 +467,7 @@ test('a forced answer ends what waits and resumes what is paused, also in the ne
   const force: TurnCommand = { type: 'force_answer', id, subject };
   expect(actions.isRepetition(force)).toBe(false);
   expect(endTask(actions, [force], 2_000)).toEqual(['b cancelled', 'c cancelled', 'turn.resumed']);
-  // What was allowed before still runs.
+  // A call that was allowed before still runs.
   expect(allowedCalls(actions).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
   expect([actions.isForced, actions.isRepetition(force)]).toEqual([true, true]);
   expect(endTask(actions, [command('ann', vote('b'))])).toEqual([]);
@@ -487,7 +487,7 @@ test('a forced answer waits for no sign-in and for no toolkit', () => {
 
 type CalledTool = Extract<ScheduledActivity, { name: 'callTool' }>['input'];
 
-/** What happens to a turn with three open calls. */
+/** An event of a turn with three open calls. */
 const happening = fc.oneof(
   fc.record({
     type: fc.constant('command' as const),
@@ -521,7 +521,7 @@ test('the workflow and the projection agree on the log, in any order of commands
       let projection = new Turn();
       const feed = (event: HistoryEvent) => log.push(...projection.feed(event));
       const message = messageOf([asking('a', policy), asking('b', policy), asking('c')]);
-      // What the workflow does: it counts results at once, and ends a task when no microtask is left.
+      // As the workflow does: it counts results at once, and ends a task when no microtask is left.
       let actions = new TurnActions(limited);
       let count = 1;
       let queue: CommandEvent[] = [];
@@ -643,7 +643,7 @@ test('the workflow and the projection agree on the log, in any order of commands
   );
 });
 
-test('who sends a message to the turn may not decide on its calls that exclude requesters, also in the next run', () => {
+test('a sender to the turn may not decide on its calls that exclude requesters, also in the next run', () => {
   const policy = policyOf({ excludeRequester: true, quorum: 2 });
   const asked = (id: string) =>
     callOf(id, { to: 'server', effect: 'once', approval: true, callHash: id, policy, requesters: ['ann'] });

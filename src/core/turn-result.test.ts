@@ -49,7 +49,7 @@ test.each<[string, ThreadResult, CancelReason | undefined, object]>([
   expect(turnResult(end, reason, [])).toEqual(result);
 });
 
-test('those who have sent messages to a turn have asked for the calls on which it ends, if their policy excludes them', () => {
+test('authors of messages to a turn have asked for the calls on which it ends, if their policy excludes them', () => {
   const free: PendingCall = { ...call, toolCallId: 'c', policy: { quorum: 1, onExpiry: 'deny' } };
   const result = turnResult({ ...waiting, pending: [call, free] }, undefined, ['bob', 'ann']);
   expect(result).toMatchObject({

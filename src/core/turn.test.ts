@@ -458,7 +458,7 @@ test('a turn that is cancelled while it is paused has waited until its end', () 
   expect(entries.at(-1)?.record).toMatchObject({ kind: 'turn.done', waitedMs: 7_000, workedMs: 10_000 });
 });
 
-test('of the answers in one task those are accepted that are not refused', () => {
+test('the answers in one task that are not refused are accepted', () => {
   const projection = new Turn();
   const start = turnStart({ pause: 'wait' });
   const input = { ...start, ...firstCallOf(start), step: 1, recent: [] };

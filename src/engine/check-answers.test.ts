@@ -6,7 +6,7 @@ import { checkAnswersTo } from './check-answers.ts';
 
 const question = JSON.stringify({ mode: 'form', message: '?', requestedSchema: { type: 'object' } });
 
-/** What `restore` replaces by the question. */
+/** The value that `restore` replaces by the question. */
 const stored: unknown = { $blob: 'f'.repeat(64) };
 
 function check(get: () => Promise<Buffer>, answerCheck: (asked: unknown, content: string) => string | undefined) {

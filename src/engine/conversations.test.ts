@@ -509,7 +509,7 @@ test('if one worker made two attempts, the call of the accepted one is run, in a
   expect(reads).toEqual({ forwards: 0, backwards: 0, since: 0 });
 });
 
-test('of a result of a kernel host with several messages, the call of its own message is run', async () => {
+test('the call of its own message is run from a result of a kernel host with several messages', async () => {
   const { conversations } = worker(attempt(list));
   const [first, second] = [{ ...attempt(remove), id: 'msg_before' }, attempt(list)];
   conversations.remember({ turnId: TURN_ID, stamp: 'accepted' }, [first, second]);
@@ -563,7 +563,7 @@ test('the calls of a message that another worker has produced are found with one
   expect(reads).toEqual({ forwards: 0, backwards: 1, since: 0 });
 });
 
-test('which connection a call relies on is read from the last summary of its thread on', async () => {
+test('the connection that a call relies on is read from the last summary of its thread on', async () => {
   const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
   const start = turnStart({ sessionId: 'ses_1', previousTurnId: 'turn_1' });
   const summary = {
@@ -599,7 +599,7 @@ test('which connection a call relies on is read from the last summary of its thr
   expect(read).toEqual(['turn_1']);
 });
 
-test('what a turn has so far is read from the end of what was read before', async () => {
+test('the log of a turn is read from the end of what was read before', async () => {
   const { conversations, events, readsAfter } = conversationsOver(() => Promise.reject(new Error('no blobs')));
   events[0] = { type: 'started', at: AT, start: turnStart({ sessionId: 'ses_1' }) };
   const lastTwo = events.splice(-2);
@@ -612,7 +612,7 @@ test('what a turn has so far is read from the end of what was read before', asyn
   expect(contentsOf(await conversations.load(input(4, 3), 'run_1', never))).toHaveLength(4);
 });
 
-test('what a turn has so far begins with what was before it has continued as new', async () => {
+test('the log of a turn begins with the part before it has continued as new', async () => {
   const earlier = [1, 2, 3, 4].map((ordinal) => ({ ordinal, record: attempt() }));
   const logs = { all: () => Promise.resolve(earlier) };
   const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')), logs);

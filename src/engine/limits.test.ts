@@ -12,7 +12,7 @@ test('one subject may take four fifths of the slots, and never all of several, u
   expect(limits({ EVERTURN_AGENT_SESSIONS_PER_SUBJECT: '7' }, true).agentSessionsPerSubject).toBe(7);
 });
 
-test('what a subject stores has no limit unless it is set', () => {
+test('the storage of a subject has no limit unless it is set', () => {
   expect(limits({}).storedMegabytesPerSubject).toBe(Infinity);
   expect(limits({ EVERTURN_STORED_MEGABYTES_PER_SUBJECT: '5' }, true).storedMegabytesPerSubject).toBe(5);
 });

@@ -79,7 +79,7 @@ test('a text that is JSON is replaced by JSON of the same form, so that its read
   expect(JSON.parse((await withoutTexts({ kind: 'toolkit.refreshed', tools: long })).tools)).toEqual([]);
 });
 
-test('what is of no use without a text that is lost is left out of its message', async () => {
+test('parts of a message that need a lost text are left out', async () => {
   const fields = { blocks: [{ signature: long }] };
   const call = { id: 'c', name: 'n', arguments: '{}', info: { type: 'system' as const, name: 'n' } };
   const message = modelMessage({

@@ -48,7 +48,7 @@ function sending(id: string, { events }: FakeHistory, command?: TurnCommand) {
   return { id, send, signal: new AbortController().signal };
 }
 
-test('what was read of a running turn is not read again', async () => {
+test('the part of a running turn that was read is not read again', async () => {
   const history = new FakeHistory();
   const turns = new RunningTurns(history);
   for (let i = 0; i < 100; i++) history.events.push(...commanded(`req_${i}`));

@@ -43,7 +43,7 @@ function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, 
   const history = {
     async *read() {
       counted.reads += 1;
-      // What Temporal answers for a workflow that does not exist.
+      // The error of Temporal for a workflow that does not exist.
       if (counted.reads <= startsAfter)
         throw Object.assign(new Error('not found'), { code: 5, details: '', metadata: {} });
       yield Promise.resolve({ events, lastEventId: events.length });

@@ -44,7 +44,7 @@ class Turns {
     return reads;
   }
 
-  /** What one process reads them with. */
+  /** The conversations and logs of one process. */
   worker(): { conversations: Conversations; logs: TurnLogReader } {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only these members are used
     const catalog = {
@@ -177,7 +177,7 @@ test('a turn of 100 steps on one worker is not read', async () => {
   expect(turns.taken()).toEqual({});
 });
 
-test('of a turn of 100 steps on three workers, a model call reads what is new, and a tool call the end of the history', async () => {
+test('in a turn of 100 steps on three workers, a model call reads what is new, and a tool call the end of the history', async () => {
   const turns = new Turns();
   const workers = [1, 2, 3].map(() => turns.worker().conversations);
   await longTurn(100, workers, turns);
@@ -211,7 +211,7 @@ test('the first call of the 50th turn of a session reads the last turn, and on a
   const { conversations, logs } = turns.worker();
   expect(await firstCall(conversations, 50)).toHaveLength(49 * 3 + 1);
   expect(turns.taken()).toEqual({ row: 1, history: 1, chain: 1, archive: 2 });
-  // What is in memory is not read again: by the next call, or by what reads a single turn.
+  // The part in memory is not read again: by the next call, or by a read of a single turn.
   await firstCall(conversations, 50);
   expect(await logs.all('turn_49')).toHaveLength(3);
   expect(await logs.firstAndLast('turn_20')).toMatchObject({
@@ -227,7 +227,7 @@ test('the first call of the 50th turn of a session reads the last turn, and on a
   await firstCall(other, 50);
   expect(turns.taken()).toEqual({ row: 1, history: 1 });
 
-  // Of a chain whose beginning is in memory, the rest is read.
+  // The rest of a chain whose beginning is in memory is read.
   const { conversations: third } = turns.worker();
   await firstCall(third, 30);
   turns.taken();
@@ -262,7 +262,7 @@ test.each([
   },
 );
 
-test('who follows a turn that has ended and is not archived has all of its log, also if it was read before', async () => {
+test('a reader of a turn that has ended and is not archived has all of its log, also if it was read before', async () => {
   const turns = new Turns();
   sessionOf(1, turns);
   const { logs } = turns.worker();

@@ -57,7 +57,7 @@ test('the first sweep of a worker lists the turns that ended after the mark', as
     return [...listed];
   };
   expect(await start('2026-11-01T12:00:00.000Z')).toEqual(['turn/old']);
-  // Even one that has just ended: a catalog that was restored may not know it.
+  // Even one that has just ended: a catalog that was restored may not have it.
   expect(await start('2026-11-02T10:00:10.000Z')).toEqual(['turn/new']);
   // Listed again, because visibility may lag behind the end of a turn.
   expect(await start('2026-11-02T12:00:00.000Z')).toEqual(['turn/new']);

@@ -32,7 +32,7 @@ test('slow sweeps do not overlap, and no sweep starts after the stop', async () 
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(sweeps.length).toBe(1);
   sweeps[0]?.reject(new Error('the sweep fails here'));
-  // One that fails is repeated soon.
+  // A failed sweep is repeated soon.
   await vi.advanceTimersByTimeAsync(15_000);
   expect(sweeps.length).toBe(2);
   sweeps[1]?.reject(new Error('the sweep fails here'));

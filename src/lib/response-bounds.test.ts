@@ -17,7 +17,7 @@ function receive(bytes = 4 * MIB): ResponseGauge {
   return gauge;
 }
 
-test('incomplete answers of at most 128 MiB are held at once, in the whole process', () => {
+test('incomplete answers of at most 128 MiB are kept at once, in the whole process', () => {
   for (let i = 0; i < MOST; i++) receive();
   expect(() => receive(1)).toThrow('too many large answers are being received at once');
   gauges[0]?.release();

@@ -24,7 +24,7 @@ test.each([
   ['a long name', { username: 'a'.repeat(1_000) }, 'a'.repeat(200)],
   ['characters that hide others', { username: 'ann\u202E\u0000\u200B\n@idp' }, 'ann@idp'],
   ['a name of another type', { username: { name: 'ann' }, email: '  ' }, undefined],
-])('the account is known from %s', async (_, response, name) => {
+])('the account is read from %s', async (_, response, name) => {
   expect(await accountOf({ response, userinfo: undefined, fetch: unused })).toBe(name);
 });
 

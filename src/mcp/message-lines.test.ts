@@ -27,7 +27,7 @@ const cutLong = {
   error: 'its answer is larger than 0.9765625 KiB',
 };
 
-test('of a line that is too long only the ends are kept, and the lines around it are whole', async () => {
+test('only the ends of a line that is too long are kept, and the lines around it are whole', async () => {
   const text = `one\n${long}\ntwo\nthree\n${long}\n`;
   const expected = ['one', cutLong, 'two', 'three', cutLong];
   expect(await read([text])).toEqual({ lines: expected, bytes: text.length });

@@ -30,7 +30,7 @@ const result = (text: string): CallResponse => ({
 const open = (send: ConstructorParameters<typeof OpenCall>[0], maxQuestions = 8) =>
   new OpenCall(send, { answered: [], maxQuestions });
 
-test('a process keeps 200 calls open; the server of a further one is told that the user has cancelled', async () => {
+test('a process keeps 200 calls open; the server of a further one gets a cancellation', async () => {
   const openCalls = new OpenCalls();
   const ids = Array.from({ length: 200 }, () => openCalls.keep(open(asking('?'))));
   expect(ids.every((id) => id !== undefined)).toBe(true);
@@ -40,7 +40,7 @@ test('a process keeps 200 calls open; the server of a further one is told that t
     asking('Who?')({ signal, onQuestion });
   const call = () => callInRounds({ ...options, send, resumed: undefined });
   expect(await call()).toEqual(result(JSON.stringify([{ action: 'cancel' }])));
-  // One that has ended makes room.
+  // An ended call makes room.
   openCalls.take(ids[0] ?? '');
   expect(await call()).toMatchObject({ status: 'asks', question: formOf('Who?') });
 });
@@ -65,7 +65,7 @@ test.each([
   expect(send).toHaveBeenCalledTimes(mayRepeat ? 1 : 0);
 });
 
-test('a call that waits for half an hour is aborted, and its process does not know it any more', async () => {
+test('a call that waits for half an hour is aborted, and its process does not keep it any more', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const openCalls = new OpenCalls();

@@ -37,7 +37,7 @@ test('only the first callers wait, for a limited time, and the attempt continues
   expect(await next).toBe('open again');
 });
 
-test('after a slow failure nobody waits for the next attempt, which is made all the same', async () => {
+test('after a slow failure no caller waits for the next attempt, which is made all the same', async () => {
   const { clock, attempts, run } = start({ firstWaitMs: 30_000 });
   const first = run();
   clock.now = 10_000;

@@ -43,7 +43,7 @@ test('callers of a session with the same URL and headers share a connection, und
   expect(server.calls[0]?.headers.authorization).toBe('Bearer secret');
 });
 
-test('what a server says does not repeat the credentials of a run, which have connections of their own', async () => {
+test('the texts of a server do not repeat the credentials of a run, which have connections of their own', async () => {
   const { server, pool, endpoint } = await start(
     { tools: [{ name: 'act', handler: (_, { headers }) => `${headers['x-api-key']}, ${headers['x-team']}` }] },
     { allowPrivateUrls: () => true },
@@ -70,7 +70,7 @@ test('what a server says does not repeat the credentials of a run, which have co
   expect(JSON.stringify([failed, (error as Error).message])).not.toContain('secret');
 });
 
-test('what a registered server says does not repeat the headers of the operator', async () => {
+test('the texts of a registered server do not repeat the headers of the operator', async () => {
   const { server, pool, endpoint } = await start({
     tools: [
       {
@@ -95,7 +95,7 @@ test('what a registered server says does not repeat the headers of the operator'
   expect(await call()).toMatchObject({ message: expect.stringContaining('not you, [hidden]') as string });
 });
 
-test('what a server says of itself and of its tools has no credentials either', async () => {
+test('the descriptions of a server and of its tools have no credentials either', async () => {
   const said = 'use key-of-operator';
   const { pool, endpoint } = await start({
     instructions: said,
@@ -117,7 +117,7 @@ test('what a server says of itself and of its tools has no credentials either', 
   expect(listedSchemaOf(listed.tools[0]!)).toMatchObject({ listedSchema: { not: { const: 'use [hidden]' } } });
 });
 
-test('what a server says does not repeat the tokens of a user, also not one that was refreshed', async () => {
+test('the texts of a server do not repeat the tokens of a user, also not one that was refreshed', async () => {
   const accepted = new Set(['Bearer first-token-of-ann']);
   const { server, pool, endpoint } = await start(
     {

@@ -79,7 +79,7 @@ test('a process that has got the id of such a program is not ended', async () =>
   expect(await filesIn(dataDir)).toEqual([]);
 });
 
-test('what another container has written says nothing here, and is deleted after 30 days', async () => {
+test('a record of another container has no effect here, and is deleted after 30 days', async () => {
   const dataDir = await makeDataDir();
   const pid = await startProgram();
   await (await ProgramRecords.open(dataDir, log)).add(pid, undefined);

@@ -56,7 +56,7 @@ test('the contents of resources are read as embedded resources', () => {
   ]);
 });
 
-test('of more than 1,000 parts the first ones are read', () => {
+test('the first ones of more than 1,000 parts are read', () => {
   const read = readContent(Array.from({ length: 1_500 }, () => said));
   expect(read).toHaveLength(1_001);
   expect(read.at(-1)).toEqual({ type: 'text', text: '[500 more parts of this result were left out]' });

@@ -96,7 +96,7 @@ async function sentBack(
   return assistant();
 }
 
-describe('what servers do', () => {
+describe('the behaviour of servers', () => {
   test.each(BEHAVIOURS)('$server $does ($source)', async ({ kind, answers, gives, fails }) => {
     endpoint.script(answers);
     const provider = kind ? openModel(endpoint, kind, { idleSeconds: 60 }).provider : providerAt(endpoint.url);
@@ -121,7 +121,7 @@ async function assembled(provider: ModelProvider): Promise<object> {
   return { ...texts, ...end, calls: toolCalls };
 }
 
-describe('what a model thinks goes back in the field in which it came', () => {
+describe('the thoughts of a model are sent back in the field in which they came', () => {
   test.each([
     {
       server: 'DeepSeek',

@@ -45,7 +45,7 @@ test('a text is asked for once, whatever it is among', async () => {
   expect(asked()).toEqual(['1', '2', '3']);
 });
 
-test('what is kept has a bound in bytes, and what was used last stays', async () => {
+test('the cache has a bound in bytes, and keeps what was used last', async () => {
   // Two vectors of two numbers, with what an entry needs.
   const { embeddings, asked } = await start({ maxBytes: 2 * (256 + 8) });
   await embeddings.of(['1'], signal);
@@ -60,7 +60,7 @@ test('what is kept has a bound in bytes, and what was used last stays', async ()
   expect(await embeddings.of(numbers(10), signal)).toHaveLength(10);
 });
 
-test('what has arrived before a failure is kept, and the rest is no longer asked for', async () => {
+test('results from before a failure are kept, and the rest is no longer asked for', async () => {
   const { server, embeddings, asked } = await start();
   const { answer } = server;
   server.answer = (request, response) => {

@@ -28,7 +28,7 @@ test.each<[string, string, [number, unknown], boolean]>([
     false,
   ],
   ['Google', 'gem', [404, { error: { code: 404, message: 'models/gem is not found for API version v1beta' } }], false],
-  // What llama.cpp answers to any route that it does not have.
+  // The response of llama.cpp to any route that it does not have.
   ['llama.cpp', 'x', [404, { error: { code: 404, message: 'File Not Found', type: 'not_found_error' } }], true],
   ['Express', 'gpt-6', [404, '<pre>Cannot GET /v1/models/gpt-6</pre>'], true],
   ['FastAPI', 'gpt-6', [404, { detail: 'Not Found' }], true],
@@ -41,7 +41,7 @@ test.each<[string, string, [number, unknown], boolean]>([
   expect((await ask(LIST, answer, model))?.exists).toBe(has);
 });
 
-test('a server without a list that can be read says nothing', async () => {
+test('a server without a list that can be read gives no result', async () => {
   expect(await ask('<html>', [404, "The model 'gpt-6' does not exist"], 'gpt-6')).toBeUndefined();
 });
 
@@ -69,7 +69,7 @@ test('the window in the answer about a model that the list does not have, such a
   expect(await ask(LIST, [200, { id: 'other', context_length: 2_048 }], 'tiny')).toEqual({ exists: true });
 });
 
-test('a model that a list lacks may exist, and those that it has are told', async () => {
+test('a model that a list lacks may exist, and those that it has are returned', async () => {
   expect(await ask(LIST, NO_ROUTE, 'tinny')).toEqual({ exists: true, others: ['known', 'tiny:latest'] });
 });
 
@@ -77,7 +77,7 @@ test.each([
   ['a page of a longer list', { ...LIST, has_more: true }],
   ['a list with too many models', { data: Array.from({ length: 2_001 }, (_, i) => ({ id: `m${i}` })) }],
   ['an empty list', { data: [] }],
-])('%s says nothing of others', async (_, list) => {
+])('%s names no others', async (_, list) => {
   expect(await ask(list, NO_ROUTE, 'tinny')).toEqual({ exists: true });
 });
 

@@ -124,7 +124,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent).not.toContain('SECRET');
   });
 
-  test('what other providers accept, and this one does not, is not in its request', async () => {
+  test('parameters of other providers that this one rejects are not in its request', async () => {
     endpoint.script(sending(...events({ text: 'done' })));
     const odd = 'functions.look at/it:0';
     const info = { type: 'system' as const, name: odd };
@@ -240,7 +240,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       anthropic: { thinking: { type: 'enabled', budget_tokens: expect.any(Number) } },
       google: { generationConfig: { thinkingConfig: { thinkingBudget: expect.any(Number), includeThoughts: true } } },
       'openai-responses': { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'] },
-      // What the adapter sends for models that it does not know.
+      // The adapter sends this for models that it does not list.
       mistral: { reasoning_effort: 'high' },
     };
     expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);

@@ -196,7 +196,7 @@ describe('a request that is too long', () => {
   });
 });
 
-describe('what a failure is', () => {
+describe('the kind of a failure', () => {
   const failures: [string, { status?: number; code?: unknown; type?: unknown }, ModelFailure][] = [
     ['a status', { status: 503 }, 'overloaded'],
     ['a type beside a status', { status: 404, type: 'invalid_request_error' }, 'refused_model'],

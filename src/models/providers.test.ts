@@ -83,7 +83,7 @@ test('an agent of before the rule has the default provider, as the log says once
   ]);
 });
 
-/** A default provider `own` that says this of every model, and how often it was asked. */
+/** A default provider `own` that returns this for every model, and how often it was asked. */
 function asked(found: FoundModel | undefined, models: ProviderConfig['models'] = new Map()) {
   const find = vi.fn(() => Promise.resolve(found));
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no model is called

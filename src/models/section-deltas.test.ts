@@ -14,7 +14,7 @@ function kept(parts: HostedPart[]): HostedPart[] {
 const sources = (count: number, signature: string) =>
   Array.from({ length: count }, (_, i) => ({ url: `https://${i}.example`, signature }));
 
-test('of a result that is too large the encrypted content is left out', () => {
+test('the encrypted content of a result that is too large is left out', () => {
   const [large] = kept([{ type: 'result', id: 'a', sources: sources(200, 'x'.repeat(1024)) }]);
   expect(large).toEqual({
     type: 'result',
@@ -23,7 +23,7 @@ test('of a result that is too large the encrypted content is left out', () => {
   });
 });
 
-test('what exceeds the limits of a message is left out', () => {
+test('parts that exceed the limits of a message are left out', () => {
   const small = Array.from({ length: 600 }, (_, i): HostedPart => ({ type: 'call', id: `c${i}` }));
   expect(kept(small)).toHaveLength(500);
   const large = small.slice(0, 20).map(({ id }): HostedPart => ({

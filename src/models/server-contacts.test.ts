@@ -27,7 +27,7 @@ test('another address of a provider is another server', async () => {
   expect(await made.hasAnswered({ ...OLLAMA, baseUrl: 'http://10.0.0.7/v1' })).toBe(false);
 });
 
-test('what another process has recorded is read once', async () => {
+test('a record of another process is read once', async () => {
   const { made, hasAnswered } = contacts({ known: true });
   expect([await made.hasAnswered(OLLAMA), await made.hasAnswered(OLLAMA)]).toEqual([true, true]);
   expect(hasAnswered).toHaveBeenCalledTimes(1);

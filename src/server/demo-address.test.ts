@@ -5,7 +5,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { McpRegistry } from '../mcp/registry.ts';
 import { announceDemo, followDemo } from './demo-address.ts';
 
-test('a kernel host knows the demo of the server that has started it, and of the next one', async () => {
+test('a kernel host has the demo of the server that has started it, and of the next one', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-demo-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const registry = new McpRegistry();

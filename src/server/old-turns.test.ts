@@ -96,7 +96,7 @@ test('an outage stops a start', async () => {
   await expect(start()).rejects.toThrow('the catalog is unavailable');
 });
 
-test('a worker of a version of its own starts beside older turns, and ends them only if it is told to', async () => {
+test('a worker of a version of its own starts beside older turns, and ends them only on request', async () => {
   const { start, ended } = await starts({ old: undefined }, '1.1');
   expect(await start()).toEqual([]);
   expect(ended).toEqual([]);

@@ -31,7 +31,7 @@ test('a start that failed is an outage for the call that asked, and the next cal
   await queue.stop();
 });
 
-test('an error that is no outage is told as it is; stopping does not fail for it', async () => {
+test('an error that is no outage is thrown as it is; stopping does not fail for it', async () => {
   const bug = new TypeError('no such option');
   vi.spyOn(Worker, 'create').mockRejectedValue(bug);
   const queue = queueOf();

@@ -85,7 +85,7 @@ interface HeartbeatTimes {
 
 afterEach(() => vi.useRealTimers());
 
-test('of the heartbeats within a time-out, two may be lost', async () => {
+test('two of the heartbeats within a time-out may be lost', async () => {
   expect(await heartbeatTimes({ forMs: 4_000, heartbeatTimeoutMs: 4_000 })).toEqual([1_300, 2_600, 3_900]);
   expect(await heartbeatTimes({ forMs: 900, heartbeatTimeoutMs: 900 })).toEqual([300, 600, 900]);
   expect(await heartbeatTimes({ forMs: 4_000, heartbeatTimeoutMs: 60_000 })).toEqual([1_300, 2_600, 3_900]);
@@ -162,7 +162,7 @@ test('an activity reports its attempts: what they called, who took over, which w
   ]);
 });
 
-test('an attempt that was lost before its first heartbeat is known by its number', async () => {
+test('an attempt that was lost before its first heartbeat is counted by its number', async () => {
   const activity = new RetriedActivity();
   activity.skip();
   const { attempts } = await activity.tryWith((own) => Promise.resolve(own.addTo({})));
@@ -182,7 +182,7 @@ test('the first and the last attempts are kept, and a failure that ends the acti
   expect(attempts.at(-1)).toMatchObject({ outcome: 'failed', failure: 'not_stored', reason: 'not stored' });
 });
 
-test('an activity whose result says all has no attempts in it', async () => {
+test('the result of an activity that succeeds at once has no attempts in it', async () => {
   const activity = new RetriedActivity();
   expect(await activity.tryWith((own) => Promise.resolve(own.addTo({ records: [] })))).toEqual({ records: [] });
 });

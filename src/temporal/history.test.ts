@@ -47,7 +47,7 @@ const terminated = (details?: unknown) => ({
   workflowExecutionTerminatedEventAttributes: details === undefined ? {} : { details: payloadsOf(details) },
 });
 
-/** What a reader of the run gets, of these runs with their events. */
+/** The log that a reader of the run gets, of these runs with their events. */
 async function read(runs: Record<string, object[]>, runId: string): Promise<unknown[]> {
   const history = reading({
     withDeadline: <T>(_: number, work: () => T) => work(),

@@ -9,7 +9,7 @@ test('modules of workflows have no variables', async () => {
   const variables = await Promise.all(
     files.map(async (file) => {
       const lines = (await readFile(file, 'utf8')).split('\n');
-      // What a module exports is frozen when it is shared; other objects are not, and maps and sets cannot be.
+      // The exports of a module are frozen when it is shared; other objects are not, and maps and sets cannot be.
       const found = lines.filter((line) =>
         /^(export )?(let |var |const \w+(: .+)? = (new (Map|Set)\b.*\(\)|\[\]|\{\});?$)/.test(line),
       );

@@ -102,7 +102,7 @@ test.each<[string, object, DecisionPolicy[], 'ask' | 'deny', number?]>([
   expect([decided.decision, decided.policy?.quorum]).toEqual([decision, quorum]);
 });
 
-test('of two policies of the same quorum that may apply, the one with approvers does, else the first', () => {
+test('among two policies of the same quorum that may apply, the one with approvers does, else the first', () => {
   const first: DecisionPolicy = { match: from(9), decision: 'ask', expires_in_seconds: 9 };
   const decide = (later: DecisionPolicy) =>
     decideCall(specOf(first, later), { ...tool(), parameters }, { amount: '1' }).policy;

@@ -140,7 +140,7 @@ test('the tool is offered if there is anything to find', () => {
   expect(offered({ preload: false, allowed_callers: ['model', 'code'] })).toMatch(/not listed yet: crm.*Your code can/);
 });
 
-test('what code has besides ranks before the tools of servers, within the limit', async () => {
+test('other functions of code rank before the tools of servers, within the limit', async () => {
   const others = [importable('tool', 'd'.repeat(10_000)), importable('other')];
   const { tools, foundTools, note } = await search(toolsetOf(3), { query: 'tool', limit: 2 }, { others });
   expect(tools).toEqual([

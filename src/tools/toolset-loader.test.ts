@@ -128,7 +128,7 @@ test('the policy is checked again when a call runs', async () => {
   expect(await narrowed.call(BY_ADMIN, 'find')).toMatchObject({ status: 'result', isError: false });
 });
 
-test('what the author of an agent should know of a server is with the server', async () => {
+test('notes on a server for the author of an agent are with the server', async () => {
   const { toolsets } = await start();
   const spec: AgentSpec = {
     ...SPEC,

@@ -4,7 +4,7 @@ import { answer, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
-/** MCP servers that ask the user, and a webhook that is told of it, while the workers are killed. */
+/** MCP servers that ask the user, and a webhook that is called for it, while the workers are killed. */
 
 let world: World;
 beforeAll(async () => {
@@ -49,7 +49,7 @@ async function asked(agent: string, args: Record<string, unknown> = {}): Promise
 
 const END = { status: 'done', output: { content: 'I see.' } };
 
-test('workers are killed while servers ask, while an answer goes back, and while a webhook is told', async () => {
+test('workers are killed while servers ask, while an answer is sent, and while a webhook is called', async () => {
   const { receiver } = world.webhook ?? expect.fail('it is notified');
   const told = Promise.withResolvers<void>();
   // It does not respond to the first message.
@@ -92,7 +92,7 @@ test('workers are killed while servers ask, while an answer goes back, and while
   ]);
 });
 
-test('of two workers, the answer to an older server reaches the one that keeps its call open', async () => {
+test('the answer to an older server reaches the one of two workers that keeps its call open', async () => {
   const agents = ['older-end', 'older-wait', 'older-end', 'older-wait', 'older-end', 'older-wait'];
   const all = await Promise.all(agents.map((agent) => asked(agent)));
   const turns = await Promise.all(

@@ -81,7 +81,7 @@ function effectsIn({ turnId }: RecordedTurn, tool: string): number {
 const DONE = { status: 'done', output: { content: 'Done.' } };
 const LAST = { say: 'Done.' };
 
-test('turns are cancelled, forced and paused while their code waits or goes on: each has one result, and its variables', async () => {
+test('turns are cancelled, forced and paused while their code waits or resumes: each has one result, and its variables', async () => {
   const waits = async () => {
     const { sessionId, turn } = await begin(
       'code-wait',
@@ -139,7 +139,7 @@ test('turns are cancelled, forced and paused while their code waits or goes on: 
   }
 });
 
-test('a worker is killed between the result of a tool and the code, which goes on with it', async () => {
+test('a worker is killed between the result of a tool and the code, which resumes with it', async () => {
   const [[worker], [host]] = [world.workers, world.kernelHosts];
   const code = cell('x = 41', use('pay', { hold: 'result' }), 'print(x + 1)');
   const { turn } = await begin('code-end', { say: 'I pay.', tools: [code] }, LAST);
@@ -178,7 +178,7 @@ test('kernels are killed while their code waits: for a tool, whose effect is kno
   expect(effectsIn(asking.turn, 'refund')).toBe(0);
 });
 
-test('a host is killed between the check of waiting code and the call: the tool has run once, the code has not gone on', async () => {
+test('a host is killed between the check of waiting code and the call: the tool has run once, the code has not resumed', async () => {
   const [host] = world.kernelHosts;
   const code = cell(use('refund', { hold: 'checked' }), 'print("after")');
   const { turn, sessionId } = await begin('code-wait', { say: 'I refund.', tools: [code] }, LAST);

@@ -133,7 +133,7 @@ test('the worker is cut off from Temporal before it can report the results, and 
   expect(await it.outcomes(session)).toEqual({ [pay]: 'unknown_outcome', [sync]: 'succeeded', [look]: 'succeeded' });
 });
 
-test('the server is unavailable when a call is repeated: no reader is told that it was not executed', async () => {
+test('the server is unavailable when a call is repeated: no reader reads that it was not executed', async () => {
   const tools = [{ name: 'sync', args: { first: 'hang' } }];
   const plan = it.plan({ say: 'Let me see.', tools }, { say: 'I see.' });
   const { sync } = callsOf(plan);
@@ -149,7 +149,7 @@ test('the server is unavailable when a call is repeated: no reader is told that 
   expect(arrivals(sync)).toEqual([{ tool: 'sync', ...REPEATED }]);
 });
 
-test('a turn is cancelled between two attempts at a call: no reader is told that it was not executed', async () => {
+test('a turn is cancelled between two attempts at a call: no reader reads that it was not executed', async () => {
   const tools = [{ name: 'sync', args: { first: 'swallow' } }];
   const plan = it.plan({ say: 'Let me see.', tools });
   const { sync } = callsOf(plan);

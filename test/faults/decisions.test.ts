@@ -73,7 +73,7 @@ test.each([
   expect(events.find(({ type }) => type === 'tool.response')?.outcome).toBe(first === 'allow' ? 'succeeded' : 'denied');
 });
 
-test('concurrent approval and denial by two callers: one of them is told that the call is already decided', async () => {
+test('concurrent approval and denial by two callers: one is refused, since the call is already decided', async () => {
   const { sessionId, call, effects } = await waiting();
   const [allowed, denied] = await Promise.all([
     world.recorder.send(sessionId, [approval('allow', call)]),

@@ -12,7 +12,7 @@ import { World } from './support/world.ts';
 
 const ROUNDS = sized({ brief: 1, full: 3, long: 20 });
 
-/** Long enough that a round is prepared before it is over. */
+/** Long enough that a round is prepared before it ends. */
 const IDLE_SECONDS = 4;
 
 let it: World;
@@ -44,7 +44,7 @@ async function restingSession(): Promise<RestingSession> {
   return { sessionId, workflowId, run: await it.temporal.runOf(workflowId) };
 }
 
-/** A session whose idle time ends after its worker has been stopped. On a slow machine it is over before: then another. */
+/** A session whose idle time ends after its worker has been stopped. On a slow machine it may end before: then another. */
 async function stoppedAtRest(stop: () => unknown, goOn: () => unknown): Promise<RestingSession> {
   for (;;) {
     const session = await restingSession();

@@ -136,7 +136,7 @@ test('killed with the results of read-only tools: the message and its tools are 
     );
     const turn = await it.turn(await it.session(), plan);
     await turn.says('one two three four five six seven eight nine');
-    // The worker has the message, its results and the begin of the next one, and cannot tell Temporal.
+    // The worker has the message, its results and the begin of the next one, and cannot reach Temporal.
     it.workersLine.down();
     it.planned.goOn(plan);
     await eventually(() => expect(it.planned.attempts(plan, 2)).toBe(1));

@@ -169,7 +169,7 @@ test.concurrent('a turn that has waited in the queue repeats nothing when the ru
   await it.ledger.reached(callOf(pay));
   await closed(turnWorkflowId(turnId));
   expect(effectsOf(turnId, 'pay')).toBe(1);
-  // A worker that has not heard of the reset may call the model with the result ahead of the workflow.
+  // A worker that has not noticed the reset may call the model with the result ahead of the workflow.
   const firsts = it.requestsFor(pay).filter(({ messages }) => messages.at(-1)?.role === 'user');
   expect(firsts).toHaveLength(1);
   await expectGoesOn(sessionId);
@@ -221,7 +221,7 @@ test.concurrent.each(Object.entries(LOSING))('a session that is %s continues, an
   expect(await answered.done).toMatchObject({ status: 'done', output: { content: 'I have.' } });
 });
 
-test.concurrent('a turn that is deleted keeps its archive; the reader of a running one is told', async () => {
+test.concurrent('a turn that is deleted keeps its archive; the reader of a running one gets an error', async () => {
   const sessionId = await it.session();
   const kept = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
   await kept.done;

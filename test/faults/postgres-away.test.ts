@@ -8,7 +8,7 @@ import { World } from './support/world.ts';
 
 const IS_LONG = Boolean(process.env['LONG']);
 
-/** At least; the load continues until the last of the restarts is over. */
+/** At least; the load continues until the last of the restarts has ended. */
 const TURNS = sized({ brief: 16, full: 24, long: 1_000 });
 /** At least; a long load is disturbed until its end. */
 const RESTARTS = 3;

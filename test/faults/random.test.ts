@@ -104,7 +104,7 @@ class Person {
     }
   }
 
-  /** Answers what waits, or says something new. Returns the turn that does it; undefined if another one waits. */
+  /** Answers what waits, or sends a new message. Returns the turn that does it; undefined if another one waits. */
   async #say(sessionId: string, waiting: Waiting[]): Promise<RecordedTurn | undefined> {
     const { recorder } = this.#world;
     this.#hasLeft = false;

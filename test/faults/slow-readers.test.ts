@@ -16,7 +16,7 @@ const STALLED = sized({ brief: 120, full: 200, long: 1_000 });
 const RECONNECTING = sized({ brief: 100, full: 300, long: 2_000 });
 
 const MB = 1024 * 1024;
-/** What the API may use without readers, including the text of the turn in several forms. */
+/** The memory that the API may use without readers, including the text of the turn in several forms. */
 const BASE_BYTES = 256 * MB;
 /** ... and per reader. */
 const READER_BYTES = MB / 2;
@@ -27,7 +27,7 @@ const MESSAGES = 9;
 /** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
 const TEXT_BYTES = MESSAGES * MESSAGE_BYTES;
 
-/** What a reader of another turn is told, word by word, while some read nothing. */
+/** Sent to a reader of another turn, word by word, while some read nothing. */
 const WORDS = 20;
 
 let it: World;
@@ -163,7 +163,7 @@ function pace(content: string, words: number, pauseMs: number): number[] {
   return said;
 }
 
-/** Has a model say so many words in another turn, each when the reader has the one before. */
+/** Has a model send so many words in another turn, each when the reader has the one before. */
 async function talk(words: number): Promise<void> {
   const following = Promise.withResolvers<RecordedTurn>();
   speeches.set('Speak with me.', async (call) => {
@@ -181,7 +181,7 @@ async function talk(words: number): Promise<void> {
 
 /**
  * Waits for what others receive beside stalled readers, of which `known` may be disconnected. The API disconnects each
- * after a minute, and what waits for one arrives after that: the order tells it from what is late on a slow machine.
+ * after a minute, and what waits for one arrives after that: the order tells it from late data on a slow machine.
  */
 async function beforeDisconnection(known: number, received: Promise<void>): Promise<void> {
   for (let isReceived = false; !isReceived;) {
@@ -197,7 +197,7 @@ async function disconnections(): Promise<number | undefined> {
   return new Exposition(await response.text()).value('everturn_readers_disconnected_total');
 }
 
-/** When each word was said, and how long it took to its reader, in milliseconds. */
+/** When each word was sent, and how long it took to its reader, in milliseconds. */
 function delaysOf(turn: RecordedTurn, said: number[]): { said: number; delay: number }[] {
   const delays: { said: number; delay: number }[] = [];
   for (const { frame, at } of turn.recorded) {

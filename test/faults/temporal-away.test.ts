@@ -70,7 +70,7 @@ test.each(SECONDS.flatMap((seconds) => Object.keys(OUTAGES).map((what) => ({ sec
 
     for (const one of await Promise.all(sent)) {
       expectToldToWait(one);
-      // One that hangs may respond again before the API gave up.
+      // A server that hangs may respond again before the API gave up.
       if (what === 'was killed') expect(one.unavailable?.length).toBeGreaterThan(0);
       running.push(it.recorder.follow(one.sessionId, one.turnId ?? ''));
     }

@@ -11,7 +11,7 @@ import { World } from './support/world.ts';
 
 /** Decisions and sign-ins in turns that wait, messages for turns and pauses, while the processes around them are killed. */
 
-/** What passes while everything is killed, or before. */
+/** A time that passes while everything is killed, or before. */
 const TIMED_SECONDS = 3;
 
 let it: World;
@@ -83,7 +83,7 @@ test('the API is killed between a decision and its response: the repetition is a
   expect(outcomes(one)).toMatchObject([[{ outcome: 'succeeded' }], [{ outcome: 'succeeded' }]]);
 });
 
-test('two contrary decisions in one workflow task: the first one counts, the other is told so', async () => {
+test('two contrary decisions in one workflow task: the first one counts, the other gets an error', async () => {
   const [worker] = it.workers;
   const one = await waiting();
   expect(await one.decide('deny', 1)).toBe(200);
@@ -344,7 +344,7 @@ test('processes are killed around the refusal, the callback and the resumption o
   const annGoesOn = await it.recorder.turn(annEnds.sessionId, []);
   await Promise.all([annEnds.isSyncing(), annWaits.isSyncing()]);
 
-  // The calls of one user are lost, and the turn of the other one is told of the sign-in while no worker runs.
+  // The calls of one user are lost, and the turn of the other one gets the sign-in while no worker runs.
   const bobsLink = await bobEnds.link();
   await bobWaits.link();
   vault.user.name = 'bob@idp';

@@ -130,7 +130,7 @@ test('the images have the packages that their processes need: pages, metrics and
   expect(await containers.exec('api', 'node', 'src/main.ts', 'keys', 'list')).toBeDefined();
 });
 
-/** What code must not do in the container of its kernel host, which does all of it: it has the user, and the secrets. */
+/** Acts that code must not do in the container of its kernel host, which does them: it has the user, and the secrets. */
 const OUTSIDE = `
 import json, os, socket
 acts = {
@@ -161,7 +161,7 @@ async function runCode(...codes: string[]): Promise<{ events: Frame[]; printed: 
   return { events, printed: responsesIn(events).map(({ content }) => content) };
 }
 
-/** How a kernel host says which wall it has. */
+/** How a kernel host reports which wall it has. */
 async function wallOf(name: string): Promise<string | undefined> {
   await expect
     .poll(() => containers.log(name), { timeout: 120_000 })

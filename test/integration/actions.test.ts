@@ -122,7 +122,7 @@ test('an action that is answered before its turn is in the index is decided exac
   expect(reader.received).toHaveLength(2);
 });
 
-test('what a fork leaves behind is superseded, until a fork of the waiting turn answers it', async () => {
+test('an action that a fork leaves behind is superseded, until a fork of the waiting turn answers it', async () => {
   await clients.admin.putAgent('forked', { model: { name: 'forked' }, ...onTestServer });
   server.model.script('forked', say('Hi.'), use({ name: 'write', id: 'w1' }), say('Elsewhere.'), say('Back.'));
   const id = await clients.ann.createSession('forked');
@@ -219,7 +219,7 @@ test('the calls of a turn that waits are in the inbox, and are decided, while it
   await reader.next(4);
   const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: 'q1', content: 'because' };
   expect((await answerAll(ann, answer('deny', 'w2', { reason: 'no' }), response)).status).toBe(200);
-  // The turn goes on, waits again, and is cancelled.
+  // The turn resumes, waits again, and is cancelled.
   await reader.next(7);
   await ann.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
   await turn.done;

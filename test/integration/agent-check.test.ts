@@ -12,7 +12,7 @@ import { keptPort } from '../support/kept-port.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** An agent is tried before it is used, and what fails later says so. */
+/** An agent is tried before it is used, and a later failure is reported. */
 
 type Line = Record<string, unknown>;
 
@@ -69,7 +69,7 @@ afterAll(async () => {
 const registered = (name: string) => ({ type: 'truefoundry-mcp-registry' as const, name });
 const inline = (name: string, url: string) => ({ type: 'inline' as const, name, url });
 
-/** An agent of which some parts work, and what a check says of them. */
+/** An agent of which some parts work, and the result of a check of them. */
 function mixed(name = newId('req')): { name: string; spec: object; checks: object[] } {
   const servers = [registered('test'), registered('notes'), inline('off', `http://${refused}/mcp?key=of-the-agent`)];
   const part = { seconds: expect.any(Number) };

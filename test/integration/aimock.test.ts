@@ -6,7 +6,7 @@ import { startAimock, type Aimock } from '../support/aimock.ts';
 import { testTurns } from '../support/aimock-turns.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** Turns with a model server of others, which knows the wire formats of all kinds of providers. */
+/** Turns with a model server of others, which has the wire formats of all kinds of providers. */
 
 const IN_CLEAR = /"reasoning_content":"It may be blue\."/;
 

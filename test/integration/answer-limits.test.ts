@@ -21,7 +21,7 @@ afterAll(() => server.stop());
 
 const choices = (chat: Chat) => chat.requests().map((request) => request.tool_choice);
 
-/** Calls a tool, whatever the request says. */
+/** Calls a tool on every request. */
 const stubborn: Script = (call: ModelCall) => {
   call.text('So far.');
   call.toolCall('look', {});

@@ -133,7 +133,7 @@ test('tools of an inline server that run unasked are named in the warnings of th
     const { body } = await server.api.send('PUT', `/v1/agents/${chat.agent}`, spec);
     expect(body).toMatchObject({ data: { spec, warnings: [named] } });
   });
-  // It repeats what the server said then.
+  // It repeats the response of the server from then.
   const { body } = await server.api.send('GET', `/v1/agents/${chat.agent}`);
   expect(body).toMatchObject({ data: { warnings: [named] } });
   expect(await chat.turn('hi').type('mcp.initialize')).toMatchObject({ mcp_servers: [{ warnings: [named] }] });

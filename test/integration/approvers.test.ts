@@ -232,7 +232,7 @@ test('a subject or a role to which a call is escalated decides it from then on',
   expect(await paid(asked)).toEqual(['p1 succeeded', 'p2 succeeded']);
 });
 
-test('a bearer is known by the id of its token, and not by the name that it has chosen', async () => {
+test('a bearer is identified by the id of its token, and not by the name that it has chosen', async () => {
   const boss = as(await idp.token({ sub: 'u-7', preferred_username: 'ceo' }));
   const impostor = as(await idp.token({ sub: 'u-8', preferred_username: `${idp.url}#u-7` }));
   const namesake = as(await idp.token({ sub: 'u-9', preferred_username: 'boss' }));
@@ -327,7 +327,7 @@ const policyOf = (policy: Partial<Policies[number]>, pause: 'wait' | 'end' = 'wa
   config: { pause, decision_policies: [{ match: { tool: '*' }, decision: 'ask' as const, ...policy }] },
 });
 
-test('what an admin should know of the policies of an agent is in its answers, and once in the log', async () => {
+test('notes for an admin on the policies of an agent are in its answers, and once in the log', async () => {
   const [root, url] = [keyOf('root'), '/v1/agents/warned'];
   const warnings = ['config.decision_policies.0.approvers.subjects.1: no working API key has the name zed'];
   const put = await root.send('PUT', url, policyOf({ approvers: { subjects: ['boss', 'zed'] } }));

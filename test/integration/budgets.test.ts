@@ -8,7 +8,7 @@ import { ApiClient, type Frame } from '../support/api-client.ts';
 import { held, say, use, type ModelCall, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What limits a turn: the tokens, the money, the model calls and the time of its agent's budget. */
+/** The limits of a turn: the tokens, the money, the model calls and the time of its agent's budget. */
 
 let server: TestServer;
 const calls: string[] = [];

@@ -281,7 +281,7 @@ test('a mark only increases, whichever process sets it', async () => {
   expect([await one.marks.get('work'), await other.marks.get('work')]).toEqual([LATER, LATER]);
 });
 
-test('a model server that has answered one process is known to others, at that address and under that name', async () => {
+test('a model server that has answered one process is found by others, at that address and under that name', async () => {
   const [one, other] = [await open(), await open()];
   const server = { providerName: 'ollama', baseUrl: 'http://127.0.0.1:11434/v1' };
   expect(await one.modelServers.hasAnswered(server)).toBe(false);
@@ -397,7 +397,7 @@ test('a record of the archive that is damaged is a placeholder, and is logged on
     entries.flatMap(({ ordinal, record }) => (ordinal === 3 ? [] : [['ses_1', first, record.id]])),
   );
 
-  // A key that is missing may come back: nothing stands for what it encrypts.
+  // A missing key may be configured again: nothing replaces what it encrypts.
   const lacking = await reopened(k2);
   await expect(lacking.archive.read(second, 1, 10)).rejects.toThrow('"k1", which EVERTURN_ENCRYPTION_KEYS');
   await expect(lacking.archive.readAll([second])).rejects.toThrow(EncryptionKeyMissing);
@@ -497,7 +497,7 @@ test('the conversation of a chain of 600 turns is read completely, many turns at
   await expect(other).rejects.toThrow(/turn_600 .*session another/);
 });
 
-test('each of several concurrent archivers of a turn is told which entries it has added', async () => {
+test('each of several concurrent archivers of a turn gets the entries that it has added', async () => {
   const [worker, other] = [await open(), await open()];
   const entries: LogEntry[] = [1, 2, 3].map((ordinal) => ({
     ordinal,
@@ -770,7 +770,7 @@ test('a session that is in use at the first page of its blobs is not marked as s
   expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: null });
 });
 
-test('what the sessions of a subject store is counted once, and no longer once it is deleted', async () => {
+test('the storage of the sessions of a subject is counted once, and no longer once it is deleted', async () => {
   const [catalog, other] = [await open(), await open()];
   const { storedBytes } = catalog;
   const spec = (characters: number) => catalog.agents.putSpec({ model: { name: 'm'.repeat(characters) } }, NOW);
@@ -823,7 +823,7 @@ test('what the sessions of a subject store is counted once, and no longer once i
   expect(await sums()).toEqual([]);
 });
 
-test('what subjects had stored before their sums were kept is in the sums', async () => {
+test('the storage of subjects from before their sums were kept is in the sums', async () => {
   await migrateThrough('0007-states');
   await sql`insert into specs (hash, spec) values ('h', '{}')`.execute(database.rows);
   const sessions = [

@@ -94,7 +94,7 @@ test('blobs that no record names are deleted after a day, the others are kept', 
   }
 });
 
-test('the blobs of a running turn, which a restored catalog does not know, are kept', async () => {
+test('the blobs of a running turn, which a restored catalog does not have, are kept', async () => {
   const [first, second] = [1, 2].map(() =>
     held(
       (call) => call.text('I read'),

@@ -54,7 +54,7 @@ test('only a kernel host waits to be asked for, so that the others start on a sm
   }
 });
 
-/** What follows from the file itself. */
+/** The properties of the file itself. */
 const FIXED = ['DATABASE_URL', 'REDIS_URL', 'TEMPORAL_ADDRESS', 'TEMPORAL_NAMESPACE', 'EVERTURN_DATA', 'EVERTURN_HOST'];
 const FIXED_IN: Record<string, string[]> = {
   api: [...FIXED, 'EVERTURN_PORT', 'EVERTURN_METRICS_PORT'],

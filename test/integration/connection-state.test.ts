@@ -7,7 +7,7 @@ import { isAlive } from '../support/is-alive.ts';
 import { say, textOf, use } from '../support/scripted-model.ts';
 import { startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What becomes of calls when the program that holds the state of a conversation is replaced by a new one. */
+/** The outcome of calls when the program that holds the state of a conversation is replaced by a new one. */
 
 const program = fileURLToPath(new URL('../support/counting-mcp-server.ts', import.meta.url));
 const counting = { command: process.execPath, args: [program], isolation: 'session' as const };
@@ -67,7 +67,7 @@ test('the model is told with the next result, and once, that a program was repla
   expect(toldAfter(chat)).toEqual(['l2']);
 });
 
-test('a turn whose approval came for a program that is gone ends with the same question, and runs the call then', async () => {
+test('a turn whose approval came for a killed program ends with the same question, and runs the call then', async () => {
   const { chat, pid } = await lookedAt('counting');
   chat.script(bump, counted);
   expect(await chat.turn('bump').end()).toMatchObject({ required_actions: [question] });

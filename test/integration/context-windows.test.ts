@@ -13,7 +13,7 @@ afterAll(() => server.stop());
 /** The window of the model, in tokens of four characters: the default of Ollama, and that of a small llama.cpp server. */
 const WINDOW = 4_096;
 
-/** How servers say that a request is too long: the status, the message and the other fields of the error. */
+/** How servers report that a request is too long: the status, the message and the other fields of the error. */
 const REFUSALS: Record<string, [status: number, message: string, more?: object]> = {
   'llama.cpp': [
     400,
@@ -27,7 +27,7 @@ const REFUSALS: Record<string, [status: number, message: string, more?: object]>
   ],
   LiteLLM: [400, 'litellm.ContextWindowExceededError: context_window_fallbacks=None', { code: '400', type: null }],
   Ollama: [400, 'the input length exceeds the context length'],
-  // What is said by nobody in words: only the status and the length tell.
+  // Without any words for it: only the status and the length show it.
   'a server without words for it': [400, 'Bad Request'],
   'a proxy with a limit of bytes': [413, 'Request Entity Too Large'],
 };

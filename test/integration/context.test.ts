@@ -26,7 +26,7 @@ function offersRead(chat: Chat, n: number): boolean {
   return (chat.requests()[n]?.tools ?? []).some(({ function: { name } }) => name === 'read_tool_response');
 }
 
-/** What the model has received last with a request. */
+/** The last message in a request to the model. */
 function lastText(chat: Chat, n: number): string {
   return textOf(chat.requests()[n]?.messages.at(-1));
 }
@@ -179,7 +179,7 @@ test('the results of earlier steps are cleared first, without a model call, and 
   expect(offersRead(chat, 3)).toBe(true);
   expect(lastText(chat, 4)).toBe(`[characters 0 to 6 of ${LOG.length}]\nline 0`);
   expect(chat.requests()).toHaveLength(5);
-  // Clients that may not know the event do not get it.
+  // Clients that may not support the event do not get it.
   const turn = `${chat.path}/turns/${await reader.turnId()}`;
   const typesIn = async (view: 'default' | 'full'): Promise<(string | undefined)[][]> => {
     const stream = await fetch(`${server.server.url}${turn}/stream?view=${view}`);

@@ -36,7 +36,7 @@ let server: ServerProcess;
 const ledger = new Map<string, number>();
 /** The tests that have not ended. */
 let running = 0;
-/** Those that wait for a crash. */
+/** The calls that wait for a crash. */
 let ready: PromiseWithResolvers<void>[] = [];
 
 /** The first call of an operation takes effect and does not respond, if its arguments say so. */
@@ -392,7 +392,7 @@ test.concurrent('crashes while a sign-in is requested, during it and after it: i
   expect(notes.tokenRequests).toEqual(['authorization_code']);
 }, 120_000);
 
-test('a crash after a sign-in, before its waiting turn was told of it: the turn goes on once', async ({
+test('a crash after a sign-in, before its waiting turn was notified: the turn resumes once', async ({
   onTestFinished,
 }) => {
   const notes = await ProtectedMcpServer.start();
@@ -415,7 +415,7 @@ test('a crash after a sign-in, before its waiting turn was told of it: the turn 
   const { url } = await browser.open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
   const temporal = await findDevServer(path.join(dataDir, 'temporal', 'temporal.db'));
   if (!temporal) throw new Error('the embedded Temporal does not run');
-  // While Temporal does not answer, the sign-in is complete, and its turn is not told of it.
+  // While Temporal does not answer, the sign-in is complete, and its turn is not notified.
   process.kill(temporal.pid, 'SIGSTOP');
   const page = browser.visit(url.href).catch(() => undefined);
   const catalog = new DatabaseSync(path.join(dataDir, 'catalog.db'), { readOnly: true });

@@ -4,7 +4,7 @@ import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 
-/** Policies of an agent: who may decide on its calls, how many must agree, and what happens if nobody does. */
+/** Policies of an agent: who may decide on its calls, how many must agree, and what happens without a decision. */
 
 let server: TestServer;
 let clients: Record<'root' | 'boss' | 'chief' | 'ann', ApiClient>;
@@ -64,7 +64,7 @@ async function paying(amount: number, policies: Policies): Promise<Asked> {
 const outcomes = async ({ reader }: Asked) =>
   (await reader.done).flatMap((one) => (one.type === 'tool.response' ? [[one.outcome, one.content]] : []));
 
-/** Who has decided what. */
+/** The decisions and their deciders. */
 const decisions = async ({ reader }: Asked) =>
   (await reader.done).flatMap((one) =>
     one.type === 'tool.decided' ? [`${one.decision} ${one.by?.subject_slug ?? 'time'} ${one.remaining}`] : [],

@@ -10,7 +10,7 @@ import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
-/** What the catalog knows of agents that delegate: the references between specs, and the sessions of delegates. */
+/** The catalog's rows on agents that delegate: the references between specs, and the sessions of delegates. */
 
 const NOW = '2026-11-02T10:00:00.000Z';
 const LATER = '2026-11-02T10:00:01.000Z';
@@ -174,7 +174,7 @@ test('the session of a call needs a slot, also to begin again, unless the parent
   }
 });
 
-test('a delegation is to be settled once the child or the parent has ended, until the parent was told', async () => {
+test('a delegation is to be settled from the end of the child or parent until the parent is notified', async () => {
   const spec = await put('x');
   for (const parent of ['ses_p', 'ses_q']) {
     await catalog.sessions.insert(sessionOf(parent, spec));

@@ -53,7 +53,7 @@ async function isForced(turnId: string): Promise<void> {
   expect(events?.some((event) => event.workflowExecutionSignaledEventAttributes)).toBe(true);
 }
 
-/** Has the server believe that the parent knows the end of a child, or that it does not. */
+/** Records that the parent has got the end of a child, or that it has not. */
 const mark = ({ child_session_id: id }: DelegationRow, told: 0 | 1) =>
   server.database.rows.updateTable('delegations').set({ told }).where('child_session_id', '=', id).execute();
 
@@ -63,7 +63,7 @@ const results = ({ frames }: EventReader) =>
     frame.type === 'tool.response' ? [`${frame.tool_call_id} ${frame.outcome}: ${frame.content}`] : [],
   );
 
-/** A model that has begun to answer, and goes on when it is released. */
+/** A model that has begun to answer, and continues when it is released. */
 const slow = (before: string, after: string) =>
   held(
     (call: ModelCall) => call.text(before),
@@ -195,7 +195,7 @@ test('agents are nested at most 16 levels deep', async () => {
   expect(textOf(last?.messages.at(-1))).toContain('agents can be nested 16 levels deep');
 });
 
-test('of two agents that start at once, the one for which there is no turn is not waited for', async () => {
+test('when two agents start at once, the one for which there is no turn is not waited for', async () => {
   const limited = await startTestServer({ env: { EVERTURN_TURNS_PER_SUBJECT: '2' } });
   onTestFinished(() => limited.stop());
   const own = await DelegatingChats.open(limited.database.url);

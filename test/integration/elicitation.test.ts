@@ -166,7 +166,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s', (protocol
     expect(resultsIn(chat)).toEqual([JSON.stringify([accept, { action: 'decline' }])]);
   });
 
-  test('is told that the user declines or cancels', async () => {
+  test('gets the refusal or the cancellation of the user', async () => {
     for (const action of ['decline', 'cancel']) {
       const chat = await server.chat({ scripts: [use({ name: 'book', id: 'b' }), say('Ok.')], spec: onTestServer });
       await waiting(chat, chat.turn('go'));
@@ -294,7 +294,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s', (protocol
     expect(await reader.end()).toMatchObject({ output: { content: 'Enough.' } });
   });
 
-  test('that asks in more calls than one event can have is told that the further ones are cancelled', async () => {
+  test('that asks in more calls than one event can have gets a cancellation for the further ones', async () => {
     const calls = Array.from({ length: 40 }, (_, n) => ({ name: 'book', id: `b${n}` }));
     const chat = await server.chat({ scripts: [use(...calls), say('Ok.')], spec: onTestServer });
     const pending = await waiting(chat, chat.turn('go'));

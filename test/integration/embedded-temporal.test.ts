@@ -59,7 +59,7 @@ afterEach(async () => {
 const databaseFile = (folder = dataDir): string => path.join(folder, 'temporal/temporal.db');
 const recordFile = (): string => path.join(dataDir, 'temporal/server.json');
 
-/** The servers on a database that the system knows, whatever is recorded of them. */
+/** The servers on a database that the system lists, whatever is recorded of them. */
 async function servers(folder = dataDir): Promise<{ pid: number; port: number }[]> {
   return (await listOwnProcesses()).flatMap(({ pid, commandLine }) => {
     const [, port] = / server start-dev --port (\d+) /.exec(commandLine) ?? [];

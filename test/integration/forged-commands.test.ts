@@ -10,7 +10,7 @@ import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What a client of Temporal without a key can do to a server with keys. */
+/** The attacks of a client of Temporal without a key on a server with keys. */
 
 const EVERTURN_ENCRYPTION_KEYS = `k1:${randomBytes(32).toString('base64')}`;
 
@@ -150,7 +150,7 @@ test('workflows that were started unencrypted pause until they are accepted or t
   const body = { input: [{ type: 'user.message', content: 'go' }], stream: false };
   const send = () => before.api.send('POST', `${chat.path}/turns`, body);
   const lastStatus = async () => (await before.api.get(`${chat.path}/turns`)).data[0].state.status;
-  // The answer says that the turn has started; a restart before its end would use up another of the model's answers.
+  // The response shows that the turn has started; a restart before its end would use up another of the model's answers.
   const sendAndWait = async (): Promise<void> => {
     expect((await send()).status).toBe(200);
     await expect.poll(lastStatus).toBe('done');

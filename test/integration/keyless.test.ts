@@ -27,7 +27,7 @@ test('a server without keys accepts requests from its own machine', async () => 
   }
 });
 
-test('a start says once what is set without an effect: the key of a client, and a disabled MCP server', () => {
+test('a start logs once what is set without an effect: the key of a client, and a disabled MCP server', () => {
   expect(logged.filter((line) => line.includes('EVERTURN_API_KEYS'))).toHaveLength(1);
   expect(logged.filter((line) => line.includes('servers.copied is disabled'))).toHaveLength(1);
 });

@@ -104,7 +104,7 @@ test('a rejected turn has written nothing, and can be sent again', async () => {
   await ann.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
 });
 
-test('of many concurrent requests no more are admitted than the limit', async () => {
+test('no more concurrent requests are admitted than the limit', async () => {
   const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '3' });
   const ids = await Promise.all(Array.from({ length: 8 }, () => ann.createSession('slow')));
   server.model.script('slow', untilClosed, untilClosed, untilClosed);
@@ -195,7 +195,7 @@ test.each([
   first.close();
 });
 
-test('each subject has its requests per minute, and is told how many remain', async () => {
+test('each subject has its requests per minute, and gets the number that remains', async () => {
   const { ann, bob } = await start({ EVERTURN_REQUESTS_PER_MINUTE: '3' });
   const get = (client: ApiClient) => client.send('GET', '/v1/agents/slow');
   const left = async () => /; r=(\d+)/.exec((await get(ann)).headers.get('ratelimit') ?? '')?.[1];

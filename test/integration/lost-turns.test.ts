@@ -65,7 +65,7 @@ test('a lost turn is deleted when it can no longer run, unless the conversation 
   const running = chat.turn('hi');
   await running.done;
   const id = await running.turnId();
-  // Temporal has it, whatever its row says.
+  // Temporal has it, whatever its row contains.
   await rows.updateTable('turns').set({ created_at: before }).where('id', '=', id).execute();
   await server.restart();
   await expect.poll(() => turn(lost)).toBe(undefined);

@@ -427,7 +427,7 @@ describe('an event stream that can be resumed', () => {
   });
 });
 
-test('a tool that requests input is told from one that continues as a task, which may have taken effect', async () => {
+test('a tool that requests input differs from one that continues as a task, which may have taken effect', async () => {
   const { server, pool, endpoint } = await start({});
   await pool.tools(endpoint, SCOPE, calling().signal);
   const results = [
@@ -455,7 +455,7 @@ test('a gateway that gives up on the server behind it leaves an unknown outcome'
   }
 });
 
-test('a tool that takes arguments as headers gets them once its description is known', async () => {
+test('a tool that takes arguments as headers gets them once its description was read', async () => {
   const region = { type: 'string', 'x-mcp-header': 'Region' };
   const { server, pool, endpoint } = await start({
     tools: [

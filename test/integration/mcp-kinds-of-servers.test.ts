@@ -28,7 +28,7 @@ async function start(kind: string) {
     const { tools } = await pool.tools(endpoint, SCOPE, unaborted);
     return tools.map(({ name }) => name);
   };
-  /** What the server reports about itself and this call. */
+  /** The report of the server about itself and this call. */
   const inspect = async () => {
     const outcome = await call('inspect');
     const [block] = outcome.status === 'result' ? outcome.content : [];
@@ -42,7 +42,7 @@ async function start(kind: string) {
   return { server, pool, endpoint, call, names, inspect, sleep: (ms: number) => (now += ms) };
 }
 
-/** What the protocol of a kind supports. */
+/** The features of the protocol of a kind. */
 const hasHeaders = (kind: string): boolean => !kind.startsWith('stdio');
 const tellsOfChanges = (kind: string): boolean => !kind.includes('without sessions');
 

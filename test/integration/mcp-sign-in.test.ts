@@ -410,7 +410,7 @@ describe('beside a question of another server, a call that is rejected for its t
     return { api, id, reader: api.turn(id, 'list and book') };
   }
 
-  /** What the turn waits for: the calls by the types of the actions. */
+  /** The calls that the turn waits for, by the types of the actions. */
   async function waiting(reader: EventReader): Promise<[type: string, calls: string[]][]> {
     const end = await reader.end();
     const actions = end.status === 'done' ? end.required_actions : [];

@@ -275,7 +275,7 @@ describe('a program that is still being installed', () => {
     const endpoint = gatedEndpoint(file, era, ...quirks.filter((quirk) => quirk !== 'pinned'));
     const { pool, logged } = start(endpoint, { answerTimeoutMs: 100, firstWaitMs: 1_000 });
     const one = isPinned ? { ...endpoint, protocol: era } : endpoint;
-    // The probe has timed out by then.
+    // The probe has already timed out.
     await expect(pool.tools(one, SCOPE, unaborted)).rejects.toThrow('is still starting');
     await open();
     await eventually(async () => expect((await pool.tools(one, SCOPE, unaborted)).protocol).toBe(era));

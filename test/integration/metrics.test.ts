@@ -146,7 +146,7 @@ test('running turns, readers and turns that wait for the archive are reported as
   }
 });
 
-test('a catalog that hangs does not block the scrape, which omits what only the catalog knows', async () => {
+test('a catalog that hangs does not block the scrape, which omits what only the catalog has', async () => {
   const workload = [
     'everturn_turns_running',
     'everturn_archive_backlog_turns',

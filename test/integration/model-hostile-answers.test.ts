@@ -17,7 +17,7 @@ const request = modelRequest();
 
 const EVENTS = { contentType: 'text/event-stream' };
 
-/** What begins an answer, and the events with which it goes on. */
+/** The beginning of an answer, and the events with which it continues. */
 interface Events {
   head: string;
   text: (text: string) => string;

@@ -73,7 +73,7 @@ test('without Redis each worker observes the limits alone', async () => {
   }
 });
 
-test('a turn whose model call waits for another turn can be cancelled, or goes on when that one ends', async () => {
+test('a turn whose model call waits for another turn can be cancelled, or continues when that one ends', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-limits-'));
   const endpoint = await startEndpoint();
   const provider = {

@@ -61,7 +61,7 @@ describe('a result of 5 MB', () => {
   });
 });
 
-test('of a list with odd tools the others are offered, and the operator is told', async () => {
+test('the other tools of a list with odd ones are offered, and the operator is told', async () => {
   const { list } = start({
     tools: [
       { name: 'good', inputSchema: { type: 'object', properties: {} }, annotations: { readOnlyHint: true } },
@@ -140,7 +140,7 @@ describe('resources', () => {
   });
 });
 
-test('of more than 1,000 tools the first ones are offered', async () => {
+test('the first ones of more than 1,000 tools are offered', async () => {
   const { list } = start({ tools: Array.from({ length: 1_001 }, (_, i) => ({ name: `t${i}` })) });
   const { tools, toolWarnings } = await list();
   expect(tools).toHaveLength(1_000);

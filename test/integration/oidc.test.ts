@@ -80,7 +80,7 @@ test('a stream ends with the token that opened it, and continues with a newer on
   expect(await next.end()).toMatchObject({ status: 'cancelled' });
 }, 60_000);
 
-test('a schedule runs with the roles that the newest token of its author has said', async () => {
+test('a schedule runs with the roles in the newest token of its author', async () => {
   const now = Math.floor(Date.now() / 1000);
   const author = as(await idp.token({ sub: 'u-9', iat: now - 60 }));
   const agent = { name: 'reporter', description: 'for the test', environments: [], model: 'reporter' };

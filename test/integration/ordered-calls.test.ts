@@ -58,7 +58,7 @@ test('calls run in the order of their message, and neighbours that are read-only
   ]);
 });
 
-test('what stands behind a call that a person decides runs in the turn that answers, in its place', async () => {
+test('a call behind one that a person decides runs in the turn that answers, in its place', async () => {
   const chat = await server.chat({ scripts: SCRIPT, spec: usesOf('journal', ['@write']) });
   const first = chat.turn('go');
   expect(await first.end()).toMatchObject({
@@ -108,7 +108,7 @@ test('with "ordered": false the calls of a program run at once', async () => {
   expect(await resultsOf(chat.turn('go'))).toEqual([['r2', '']]);
 });
 
-test('a run holds them too, and asks only about the call that is asked about', async () => {
+test('a run delays them too, and asks only about the call that is asked about', async () => {
   const toolkits = [{ type: 'mcp', server: 'journal', require_approval_for_tools: ['write'] }];
   const agent = new RunAgent(server, [use(write('w1'), read('r2')), say('ok')], { toolkits });
   const run = await agent.run('Go');

@@ -8,7 +8,7 @@ import { find, readTables } from '../support/raw-stores.ts';
 import { openTestCatalog } from '../support/test-catalog.ts';
 import type { TestDatabase } from '../support/test-database.ts';
 
-/** What the catalog knows of the rules that users have made. */
+/** The catalog's rows of the rules that users have made. */
 
 const NOW = Date.parse('2026-11-02T10:00:00.000Z');
 const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();

@@ -102,7 +102,7 @@ test('queued turns begin in their order, each after the end of the one before; o
   expect((await fourth.end()).status).toBe('done');
   expect(asked(chat)).toEqual(['one', 'two', 'four']);
   expect(chat.requests().at(-1)?.messages.map(textOf)).toEqual(['one', 'busy.', 'two', 'b', 'four']);
-  // The event that said that the turn waits is replaced by the first one of its log.
+  // The event that the turn waits is replaced by the first one of its log.
   const [created] = folded(await second.done);
   expect(created).toMatchObject({ type: 'turn.created', previous_turn_id: firstId, state: { status: 'running' } });
   expect(created).not.toHaveProperty('state.queued');
@@ -120,7 +120,7 @@ test('cancelling the session ends its queue; the logs of turns that never began 
   const second = queue(chat, 'two');
   const secondId = await second.turnId();
   const thirdId = await queue(chat, 'three').turnId();
-  // The session has not asked for this end: it hears of it as of that of a turn whose worker was lost in between.
+  // The session has not asked for this end: it learns it as that of a turn whose worker was lost in between.
   await operator.client.workflow.getHandle(turnWorkflowId(thirdId)).terminate();
   await expect.poll(() => archived(thirdId)).toBe(1);
   expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(200);

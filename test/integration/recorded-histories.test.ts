@@ -15,7 +15,7 @@ import type { WatchSinks } from '../support/watched-workflows.ts';
 
 const scenarios = await recordedScenarios();
 
-/** What a workflow has told, by its run. */
+/** The log and the activities of a workflow, by its run. */
 interface Told {
   entries: LogEntry[];
   scheduled: [activityType: string, input: unknown][];
@@ -29,7 +29,7 @@ function toldBy(runId: string): Told {
   return one;
 }
 
-/** Replays on the workflows as they are, which also tell what they know. */
+/** Replays on the current workflows, which also report their logs. */
 let replayer: Replayer;
 beforeAll(async () => {
   // The runtime would log each history.
@@ -87,7 +87,7 @@ function eventsIn(history: object): proto.temporal.api.history.v1.IHistoryEvent[
   return (history as proto.temporal.api.history.v1.IHistory).events ?? [];
 }
 
-/** The log of a turn that was reset is that of the run before: no reader knows what this one does. */
+/** The log of a turn that was reset is that of the run before: no reader gets what this one does. */
 function resultsFromReset(history: object): boolean {
   const { EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: STARTED } = proto.temporal.api.enums.v1.EventType;
   return eventsIn(history).some(
@@ -100,7 +100,7 @@ function startIn(input: proto.temporal.api.common.v1.IPayloads | null | undefine
   return Buffer.from(input?.payloads?.[0]?.data ?? []).toString();
 }
 
-/** What the readers of a run know while it runs: not how it was closed. */
+/** The log that readers of a run get while it runs: not how it was closed. */
 async function logOf(reader: TurnHistory, turnId: string, runId: string): Promise<LogEntry[]> {
   const projection = new Turn();
   const entries: LogEntry[] = [];
@@ -110,7 +110,7 @@ async function logOf(reader: TurnHistory, turnId: string, runId: string): Promis
   return entries;
 }
 
-/** Only the history knows when an activity without a result has ended, and why, and the attempts of all of them. */
+/** Only the history shows when an activity without a result has ended, and why, and the attempts of all of them. */
 function withoutFacts({ ordinal, record: read }: LogEntry): unknown {
   const { activities: _, ...record } = read;
   const { kind } = record;

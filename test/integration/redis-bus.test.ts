@@ -138,7 +138,7 @@ test('an output reaches the readers of other processes, whole after an outage an
   await expect.poll(() => worker.commands.isReady).toBe(false);
   worker.bus.publishOutput(piece(2, 'c'));
   await server.up();
-  // As a reader does that hears of the outage: the worker may be connected again before this process is.
+  // As a reader does that notices the outage: the worker may be connected again before this process is.
   const asked = () => {
     api.bus.requestSnapshots(turnId);
     return tap.outputs.at(-1);
@@ -152,7 +152,7 @@ test('an output reaches the readers of other processes, whole after an outage an
   };
   await expect.poll(askedLate).toEqual(piece(0, 'abc'));
   worker.bus.finishOutput(piece(0, ''));
-  // What was sent before has arrived then.
+  // Messages from before have arrived then.
   for (const client of [api.commands, worker.subscriptions, worker.commands, api.subscriptions]) await client.ping();
   late.outputs.length = 0;
   const writing = new Writing(turnId);

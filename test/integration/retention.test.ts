@@ -123,7 +123,7 @@ test('a session that waits for a human is kept until it is closed, and one with 
   expect(await server.api.turn(waits.sessionId, [approval]).end()).toMatchObject({ status: 'done' });
 });
 
-test('a session that waits for a human is kept when a restored catalog does not know its turn', async () => {
+test('a session that waits for a human is kept when a restored catalog does not have its turn', async () => {
   const pausing = { ...onTestServer, ...keptFor(1) };
   const chat = await server.chat({ scripts: [use({ name: 'write', id: 'w1' }), say('Written.')], spec: pausing });
   await talk(chat);

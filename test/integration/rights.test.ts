@@ -147,7 +147,7 @@ const cancel = (turn: string): Row => [
   () => ({ method: 'POST', path: `${turn}/cancel`, body: {} }),
 ];
 
-/** A code that says nothing about rights means that the caller has the right: something else was in the way. */
+/** A code that is not about rights means that the caller has the right: something else was in the way. */
 const TABLE = `
                                      owner, user          owner, approver      other user           approver             admin                no caller
 
@@ -243,7 +243,7 @@ PATCH draft                          200                  403                  4
 PUT agent                            403                  403                  403                  403                  200                  401
 `;
 
-test('what each role may do in each state of a turn', async () => {
+test('the rights of each role in each state of a turn', async () => {
   const lines = [line('', callers)];
   const add = async (state: string, rows: Row[]): Promise<void> => {
     lines.push('', state);

@@ -57,7 +57,7 @@ test('admins and approvers read sessions of others, which users cannot find', as
   const spec = { model: { name: 'm' } };
   const draft = (await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec })).body.data.id;
   expect(await answers('GET', `/v1/agents/draft-sessions/${draft}`)).toEqual([200, 200, 404]);
-  // What they may not do.
+  // The denied requests.
   expect(await answers('PATCH', `/v1/agents/draft-sessions/${draft}`, {})).toEqual([403, 403, 404]);
   for (const input of [message, { input: [] }, {}]) {
     expect(await answers('POST', `${base}/turns`, input)).toEqual([403, 403, 404]);

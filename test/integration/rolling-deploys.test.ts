@@ -123,7 +123,7 @@ afterEach(async () => {
 
 type Version = Exclude<keyof typeof workers, 'none'>;
 
-/** Makes a version current, and resolves when the API knows that its workers take new turns. */
+/** Makes a version current, and resolves when the API has read that its workers take new turns. */
 async function deploy(version: Version): Promise<void> {
   // Temporal refuses until the workers of the version poll for workflow tasks and for activities.
   const set = () => onVersion('set-current-version', version, '--yes').then(String, String);
@@ -164,7 +164,7 @@ async function expectDone(turn: EventReader, version: Version): Promise<void> {
   expect(await versionOf(turnWorkflowId(await turn.turnId()))).toBe(version);
 }
 
-/** All failed workflow tasks so far. Of consecutive failures a history has the first. */
+/** All failed workflow tasks so far. A history has the first of consecutive failures. */
 async function failedTasks(): Promise<unknown[]> {
   const failures: unknown[] = [];
   for await (const { workflowId, runId } of operator.client.workflow.list()) {

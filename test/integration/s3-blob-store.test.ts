@@ -136,7 +136,7 @@ test('an object that is cut off in transit is unavailable, and nothing of it is 
   await expect(open({ endpoint: `http://127.0.0.1:${port}` }).get(sessionId, name)).rejects.toThrow(BlobsUnavailable);
 });
 
-test('of an object without an announced length no more is read than is allowed', async () => {
+test('no more is read of an object without an announced length than is allowed', async () => {
   const closed = Promise.withResolvers<void>();
   const endless = createServer((_, response) => {
     response.once('close', closed.resolve);

@@ -10,7 +10,7 @@ import { find, readTables } from '../support/raw-stores.ts';
 import { openTestCatalog } from '../support/test-catalog.ts';
 import type { TestDatabase } from '../support/test-database.ts';
 
-/** What the catalog knows of saved tools. */
+/** The catalog's rows of saved tools. */
 
 const NOW = Date.parse('2026-11-02T10:00:00.000Z');
 const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
@@ -85,7 +85,7 @@ test('versions count up, and the repetition of a request saves none', async () =
   expect(second?.hash).not.toBe(first?.hash);
 });
 
-test('of tools that are saved at the same time, each is a version', async () => {
+test('each of several tools that are saved at the same time is a version', async () => {
   const saved = await Promise.all(
     Array.from({ length: 5 }, (_, i) => save(OF_ANN, tool('a', { description: `${i}` }))),
   );

@@ -92,7 +92,7 @@ test('schedules are limited by subject and in all', async () => {
   expect(await catalog.schedules.list({ ...page, subjectId: 'bob' })).toEqual({ items: [], total: 1 });
 });
 
-test('of two runs that find the same last session, one claims', async () => {
+test('one of two runs that find the same last session claims', async () => {
   const id = await inserted();
   const claims = (instead: string | null) =>
     Promise.all([
@@ -147,7 +147,7 @@ test('the runs of a schedule are kept up to a number, and deleted with it', asyn
   expect(await database.rows.selectFrom('schedule_runs').selectAll().execute()).toEqual([]);
 });
 
-test('what Temporal may not know is found until it is synced, and again after an hour', async () => {
+test('a schedule that Temporal may lack is found until it is synced, and again after an hour', async () => {
   const id = await inserted();
   const { schedules } = catalog;
   expect(await schedules.toSync(NOW, 10)).toEqual([id]);
@@ -162,7 +162,7 @@ test('what Temporal may not know is found until it is synced, and again after an
   expect(await schedules.toSync(LATER, 10)).toEqual([id]);
 });
 
-test('of the tokens of a subject the newest counts, whichever is recorded last', async () => {
+test('the newest token of a subject counts, whichever is recorded last', async () => {
   const record = (roles: Role[], seconds: number) =>
     catalog.subjectRoles.record({ subjectId: 'bearer', roles, issuedAt: `2026-01-01T00:00:0${seconds}.000Z` });
   expect(await catalog.subjectRoles.get('bearer')).toBeUndefined();

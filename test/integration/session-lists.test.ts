@@ -186,7 +186,7 @@ test('a page token is valid for the list that returned it, whatever the page siz
   }
 });
 
-test('whatever is created or deleted between two pages, the remaining sessions are listed once, in order', async () => {
+test('sessions that remain are listed once, in order, despite creations and deletions between two pages', async () => {
   const time = fc.integer({ min: 0, max: 9 });
   const change = fc.record({ created: fc.array(time, { maxLength: 3 }), deleted: fc.nat({ max: 30 }) });
   const start = fc.array(fc.record({ time, isDraft: fc.boolean() }), { minLength: 1, maxLength: 12 });

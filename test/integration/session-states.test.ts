@@ -75,7 +75,7 @@ test('a session has the state of its last turn, and is listed by it', async () =
   expect(await session()).toMatchObject({ state: 'error' });
 });
 
-test('what was archived does not change a state again, and a repeated acceptance does not begin the turn again', async () => {
+test('archived entries do not change a state again, and a repeated acceptance does not begin the turn again', async () => {
   await accept('t', 1);
   await catalog.archive.add('t', paused, { state: 'waiting_person' });
   expect(await catalog.archive.add('t', paused, { state: 'running' })).toEqual([]);
@@ -84,7 +84,7 @@ test('what was archived does not change a state again, and a repeated acceptance
   expect(await catalog.turns.get('t')).toMatchObject({ state: 'waiting_person', state_at: NOW });
 });
 
-/** What webhooks are told from now on. */
+/** The changes that webhooks get from now on. */
 async function changes(): Promise<() => Promise<string[]>> {
   const webhook = { id: 'wh_1', url: 'http://127.0.0.1', secret: 's', created_at: NOW, updated_at: NOW };
   await database.rows
@@ -100,7 +100,7 @@ async function changes(): Promise<() => Promise<string[]>> {
   };
 }
 
-test('a cancellation is told once, and after an end that is archived only later', async () => {
+test('a cancellation is reported once, and after an end that is archived only later', async () => {
   const told = await changes();
   await database.rows
     .insertInto('session_requests')
@@ -117,7 +117,7 @@ test('a cancellation is told once, and after an end that is archived only later'
   expect(await told()).toEqual(['idle running', 'running idle', 'idle cancelled']);
 });
 
-test('of two workers that archive a turn, the later one knows the state that the first has stored', async () => {
+test('the later of two workers that archive a turn has the state that the first has stored', async () => {
   await accept('t', 1);
   const resumed: LogEntry[] = [
     { ordinal: 2, record: { kind: 'turn.resumed', id: 'evt_2', at: NOW, reason: 'action' } },
@@ -137,7 +137,7 @@ test('of two workers that archive a turn, the later one knows the state that the
   await other.close();
 });
 
-test('the end of a turn is told before the beginning of the next, whichever is stored first', async () => {
+test('the end of a turn is reported before the beginning of the next, whichever is stored first', async () => {
   const told = await changes();
   await accept('t', 1);
   await catalog.archive.add('t', paused, { state: 'waiting_person' });

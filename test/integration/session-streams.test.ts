@@ -166,7 +166,7 @@ test('a session that is cut at any event, while it runs or later, folds to the l
   }
 });
 
-test('a reader that waits at the end gets the turns that start, live; those that nobody read are replayed', async () => {
+test('a reader that waits at the end gets the turns that start, live; those without a reader are replayed', async () => {
   const answer = held(
     (call) => call.text('I am '),
     (call) => call.text('here.').finish(),

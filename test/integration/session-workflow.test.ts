@@ -21,7 +21,7 @@ let native: NativeConnection;
 let client: Client;
 let worker: Worker;
 let running: Promise<void>;
-/** The turns that exist before their session knows of them. */
+/** The turns that exist before their session has a record of them. */
 const known = new Map<string, TurnStatus>();
 
 const refuse = () => Promise.reject(ApplicationFailure.nonRetryable('there is nothing here but sessions'));
@@ -75,7 +75,7 @@ function startSession(sessionId: string, state: Pick<SessionTurnsState, 'tip' | 
   });
 }
 
-test('an approval is accepted although its session has not been told that the turn which asked for it has ended', async () => {
+test('an approval is accepted before its session is notified of the end of the turn which asked for it', async () => {
   const sessionId = newId('ses');
   const [before, after] = [newId('turn', Date.now() - 1), newId('turn')];
   const call: PendingCall = {
@@ -128,7 +128,7 @@ test('a command that is repeated after half a day, because an operator has reset
   await handle.terminate();
 });
 
-test('a turn that the session does not know, but that exists, is not started again', async () => {
+test('a turn that the session has no record of, but that exists, is not started again', async () => {
   const sessionId = newId('ses');
   const [before, there] = [newId('turn', Date.now() - 1), newId('turn')];
   known.set(there, { turnId: there, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });

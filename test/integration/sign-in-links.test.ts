@@ -21,7 +21,7 @@ let approver: ApiClient;
 beforeAll(async () => {
   notes = await ProtectedMcpServer.start();
   named = await ProtectedMcpServer.start();
-  // Fixed before its first connection: the pool keeps what a server said when it rejected one for a while.
+  // Fixed before its first connection: the pool keeps the response of a server that rejected one for a while.
   named.scope = 'openid notes';
   server = await startTestServer({
     env: {

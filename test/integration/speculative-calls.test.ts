@@ -54,7 +54,7 @@ afterEach(async () => {
   await proxy.stop();
 });
 
-test('the model is called before Temporal knows the turn, once, and none of its output is lost', async () => {
+test('the model is called before Temporal has the turn, once, and none of its output is lost', async () => {
   const gate = held(
     (call) => call.text('Well, '),
     (call) => call.text('hello.').finish(),
@@ -128,7 +128,7 @@ test('a repeated request does not call the model', async () => {
   expect(await speculativeCalls()).toEqual({ claimed: 1 });
 });
 
-test('of concurrent turns one has a speculative call', async () => {
+test('one of several concurrent turns has a speculative call', async () => {
   const chat = await server.chat({ scripts: Array.from({ length: 4 }, (_, i) => say(`Answer ${i}.`)) });
   proxy.hold();
   const turns = [1, 2, 3].map((i) => chat.turn(`at once ${i}`));

@@ -12,7 +12,7 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 const { command, args } = stdioEndpoint('2025-11-25');
 const { args: stubborn } = stdioEndpoint('2025-11-25', 'stubborn');
-/** A program that says in its working folder, which is its own, that it was started. */
+/** A program that records in its own working folder that it was started. */
 const early = (folder: string) => ({ command: '/bin/sh', args: ['-c', 'echo $$ > started; sleep 1000'], cwd: folder });
 const SERVERS = { local: { command, args }, stubborn: { command, args: stubborn } };
 

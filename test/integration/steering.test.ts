@@ -4,7 +4,7 @@ import { ProtectedMcpServer } from '../support/authorization-server.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What a client does to a running turn: it pauses and resumes it, gives it messages, and has it answer. */
+/** The steering of a running turn by a client: it pauses and resumes it, gives it messages, and has it answer. */
 
 let server: TestServer;
 let slow = Promise.withResolvers<void>();
@@ -130,7 +130,7 @@ test('a message that is repeated after a restart runs no tool while its turn is 
   expect(calls).toEqual(['look']);
 });
 
-test('a pause holds the sub-agents, too', async () => {
+test('a pause applies to the sub-agents, too', async () => {
   const chat = await server.chat({ spec: onTestServer });
   const models = ['first', 'second'].map((name) => {
     const model = held(

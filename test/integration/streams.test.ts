@@ -32,7 +32,7 @@ function startOn(bus: LiveBus): Promise<TestServer> {
 }
 
 /**
- * Cuts after some event, or after `exactly` so many, comes back, and so on to the end; what the client holds then.
+ * Cuts after some event, or after `exactly` so many, reconnects, and so on to the end; gives what the client has then.
  */
 async function readInPieces(
   { api }: TestServer,

@@ -530,7 +530,7 @@ test('the inputs of model calls stay small, however many steps three sub-agents 
     scheduled?.activityType?.name === 'callModel' ? [scheduled.input?.payloads?.[0]?.data?.length ?? 0] : [],
   );
   expect(inputs).toHaveLength(1 + 3 * 31 + 1);
-  // What is constant in a thread is in the start of the turn and in the record of the thread.
+  // The constants of a thread are in the start of the turn and in the record of the thread.
   expect(Math.max(...inputs.slice(1, 4))).toBeLessThan(500);
   // A step of each of the three adds two results, of which each is a stamp in the next call of every thread.
   expect(Math.max(...inputs.slice(4, -1))).toBeLessThan(2_500);

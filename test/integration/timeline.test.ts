@@ -101,7 +101,7 @@ test('while a call is repeated, the state of its turn, its timeline and its full
   expect(last?.type).toBe('turn.done');
 });
 
-test('readers with view=full are told of a failed attempt when it fails', async () => {
+test('readers with view=full get a failed attempt when it fails', async () => {
   const [failing, answering] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const chat = await server.chat({
     scripts: [

@@ -30,7 +30,7 @@ function offered(chat: Chat, n: number): string[] {
   return (chat.requests()[n]?.tools ?? []).map(({ function: { name } }) => name);
 }
 
-test('tools of the same name are told apart by their servers, and each call goes to its own', async () => {
+test('tools of the same name are distinguished by servers, and each call goes to its own', async () => {
   const chat = await server.chat({
     scripts: [use({ name: 'test__find', id: 'a' }, { name: 'other__find', id: 'b' }), say('Both.')],
     spec: specOf('test', 'other'),

@@ -6,7 +6,7 @@ import { late } from '../support/mcp-server.ts';
 import { say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What turns cost in events and workflow tasks. The counts do not depend on the machine. */
+/** The cost of turns in events and workflow tasks. The counts do not depend on the machine. */
 
 let server: TestServer;
 const bus = new InProcessBus();
@@ -56,7 +56,7 @@ async function settled({ sessionId }: Chat): Promise<string[]> {
   return events;
 }
 
-/** What a turn adds to the histories of a session that has had one. */
+/** The events that a turn adds to the histories of a session that has had one. */
 async function costOf(chat: Chat, work: () => Promise<string>): Promise<Cost> {
   const known = (await settled(chat)).length;
   const turnId = await work();
@@ -93,7 +93,7 @@ test('a plain turn has at most five workflow tasks, one activity, and neither ti
   expect(tasks).toBeLessThanOrEqual(5);
 });
 
-test('readers are told of each activity that returns, of recorded commands, and of the end', async () => {
+test('readers get a hint on each activity that returns, on recorded commands, and on the end', async () => {
   const hintsOf = (turnId: string) => hint.mock.calls.filter(([topic]) => topic === `growth:${turnId}`).length;
   const chat = await server.chat({
     scripts: [use({ name: 'look' }), use({ name: 'pay', id: 'call_pay' }), say('paid')],

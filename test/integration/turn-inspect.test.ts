@@ -89,7 +89,7 @@ async function inspect(turnId: string, ...options: string[]): Promise<string> {
   return stdout;
 }
 
-/** Resolves when a call of a turn is under way, as the timeline says: a report is a process of its own. */
+/** Resolves when a call of a turn is under way, as the timeline shows: a report is a process of its own. */
 async function pendingCall(sessionId: string, turnId: string, span: object): Promise<void> {
   const timeline = `/v1/agents/sessions/${sessionId}/turns/${turnId}/timeline`;
   await expect

@@ -96,7 +96,7 @@ const cancel = (chat: Chat) => server.api.send('POST', `${chat.path}/cancel`, {}
 
 type Way = (chat: Chat) => Promise<unknown>;
 
-/** What happens in a new session before a message of the user, on a server that the session shares with others. */
+/** Events in a new session before a message of the user, on a server that the session shares with others. */
 const WAYS: Record<string, Way> = {
   'a turn is cancelled while a tool with effects runs': async (chat) => {
     const { reader } = await paying(chat, 'look');

@@ -52,7 +52,7 @@ const answer = ({ path }: Chat, item: object) => server.api.send('POST', `${path
 
 const UNKNOWN = /may or may not have taken effect/;
 
-/** What the model was told of the call, in its last request. */
+/** The result of the call in the last request to the model. */
 const told = (chat: Chat) =>
   chat
     .requests()

@@ -8,7 +8,7 @@ import { calls, inShort, RunAgent, RunStream, user } from '../support/runs.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** Turns of agents with `pause: "wait"`, which wait for sign-ins to MCP servers and then go on by themselves. */
+/** Turns of agents with `pause: "wait"`, which wait for sign-ins to MCP servers and then resume by themselves. */
 
 let notes: ProtectedMcpServer;
 let files: ProtectedMcpServer;
@@ -65,7 +65,7 @@ const completed = (run: { id: string }) =>
 const responses = (reader: EventReader) => reader.frames.filter((frame) => frame.type === 'tool.response');
 const pauses = (reader: EventReader) => reader.frames.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
 
-test('a turn whose model needs a sign-in waits for it, and goes on by itself', async () => {
+test('a turn whose model needs a sign-in waits for it, and continues by itself', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'list' }), say('Milk.')], spec });
   const reader = chat.turn('list');
   const [url] = await links(reader);
@@ -158,7 +158,7 @@ test('calls that the server rejects for their token wait, and run once after the
   expect(notes.mcp.calls.map(({ tool }) => tool).toSorted()).toEqual(['add', 'list']);
 });
 
-test('a user declines: the model is told, or the call fails, and the turn goes on', async () => {
+test('a user declines: the model is told, or the call fails, and the turn continues', async () => {
   const chat = await server.chat({ scripts: [say('As you wish.')], spec });
   const reader = chat.turn('list');
   expect(await signIn((await links(reader))[0], 'decline')).toContain('You have declined');
@@ -279,7 +279,7 @@ test('a call that needs a further scope waits until the user has allowed it, and
   expect((await browser.visit(url)).text).toContain('(notes, offline_access, write)');
   expect((await browser.open(url)).text).toContain('You are signed in');
   expect(await reader.next(({ type }) => type === 'tool.response')).toMatchObject({ outcome: 'succeeded' });
-  // The authorization server does not know this one.
+  // The authorization server does not have this one.
   notes.requires = 'unknown';
   chat.script(say('Once.'));
   const more = await reader.next(

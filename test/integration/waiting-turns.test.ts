@@ -185,7 +185,7 @@ test('a turn waits across a restart of the server', async () => {
   expect(await follower.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
 });
 
-test('several sub-agents wait in one turn, and each goes on as soon as it is answered', async () => {
+test('several sub-agents wait in one turn, and each resumes as soon as it is answered', async () => {
   const chat = await server.chat({ spec });
   const names = ['first', 'second'];
   for (const name of names) {

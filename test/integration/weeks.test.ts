@@ -22,9 +22,9 @@ const DAY = 24 * HOUR;
 
 type ToolScript = (input: CallToolInput) => Promise<Partial<CallToolResult>> | Partial<CallToolResult>;
 
-/** What the model answers, message by message, and what tools do. By turn. */
+/** The messages of the model, and the actions of tools, by turn. */
 const scripts = new Map<string, { messages: ToolCall[][]; tool: ToolScript }>();
-/** What workflows have called, and when: milliseconds since 1970. */
+/** The activities that workflows have called, and when: milliseconds since 1970. */
 const calls: { name: string; at: number; id: string; input: object }[] = [];
 const callsOf = (name: string, id: string) => calls.filter((call) => call.name === name && call.id === id);
 
@@ -141,7 +141,7 @@ function course(turnId: string): string[] {
   });
 }
 
-/** The workflow tells of an entry before the server has the timers of the same task: time may not pass before that. */
+/** The workflow reports an entry before the server has the timers of the same task: time may not pass before that. */
 async function untilLogged(turnId: string, entry: string): Promise<void> {
   await expect.poll(() => course(turnId)).toContain(entry);
   await expect.poll(() => isWorking(turnId)).toBe(false);
@@ -229,7 +229,7 @@ test('a turn that is paused for weeks has as long to work as before', async () =
   await send(turn, { type: 'pause', id: newId('req'), subject });
   await untilLogged(turnId, '1 turn.paused');
   await time.pass(7 * DAY);
-  // A worker does not know of the pause.
+  // A worker does not see the pause.
   await handle.signal(cancelTurn, 'server-execution-timeout');
   await time.pass(14 * DAY);
   expect(callsOf('callModel', turnId)).toHaveLength(1);

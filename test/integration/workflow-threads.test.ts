@@ -32,12 +32,12 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** What `temporal workflow stack` prints. */
+/** The output of `temporal workflow stack`. */
 function stackOf(workflow: WorkflowHandle): Promise<string> {
   return workflow.query('__stack_trace');
 }
 
-test('workers know the stacks of workflows only if the operator wants them', async () => {
+test('workers provide the stacks of workflows only if the operator wants them', async () => {
   const { sessionId, turn } = await server.chat({ scripts: [say('Hello')] });
   await turn('hi').end();
   const session = temporal.client.workflow.getHandle(sessionWorkflowId(sessionId));

@@ -27,7 +27,7 @@ const ANY_TEXT: Record<string, 'the start fails' | 'it is a name' | 'requests to
   EVERTURN_DEFAULT_MODEL: 'requests to models fail',
   EVERTURN_EMBEDDING_MODEL: 'requests to models fail',
   OPENAI_API_KEY: 'requests to models fail',
-  // `kernel-python.test.ts` has what is said then.
+  // `kernel-python.test.ts` has the message for that.
   EVERTURN_KERNEL_PYTHON: 'no code runs',
   EVERTURN_KERNEL_REQUIREMENTS: 'no code runs',
 };

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 /** The branches that others are merged into. */
 const BASES = ['origin/main', 'main'];
 
-/** The files that differ from where this branch has begun; none if that is not known. */
+/** The files that differ from where this branch has begun; none if that is unknown. */
 export function changedFiles(): Set<string> {
   const base = mergeBase();
   return new Set(base === undefined ? [] : git('diff', '--name-only', base)?.split('\n'));

@@ -33,7 +33,7 @@ export interface TestResults {
   passed: number;
   /** The names of the tests that failed. */
   failed: string[];
-  /** What is said of the files that failed without a test that did: they cannot be loaded. */
+  /** The message on files that failed without a failed test: they cannot be loaded. */
   broken: string[];
   /** The test files that passed. */
   passedFiles: Set<string>;

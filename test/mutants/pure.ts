@@ -24,7 +24,7 @@ const stryker = new Stryker({
   ignoreStatic: true,
   testRunner: 'vitest',
   vitest: { configFile: 'test/mutants/pure-tests.config.ts', related: false },
-  // Vitest needs no tsconfig, and Stryker's rewriting of it does not know TypeScript 7.
+  // Vitest needs no tsconfig, and Stryker's rewriting of it does not support TypeScript 7.
   tsconfigFile: 'none.json',
   // For a busy machine. Stryker counts the passes of a loop that does not end.
   timeoutMS: 30_000,

@@ -14,7 +14,7 @@ export interface WrongChange {
 }
 
 export const WRONG_CHANGES: WrongChange[] = [
-  // What protects other hosts, other sessions and other subjects.
+  // The protection of other hosts, other sessions and other subjects.
   {
     rule: 'one private address among public ones refuses the host',
     file: 'src/lib/guarded-fetch.ts',
@@ -303,7 +303,7 @@ export const WRONG_CHANGES: WrongChange[] = [
     test: 'src/tools/decision-policy.test.ts',
   },
 
-  // What happens at most once.
+  // Effects that happen at most once.
   {
     rule: 'a call whose connection is gone is not sent again',
     file: 'src/mcp/call-rounds.ts',

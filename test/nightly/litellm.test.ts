@@ -120,7 +120,7 @@ async function turnWith(model: object): Promise<unknown> {
 }
 
 test('a wrong key ends the turn with its words', async () => {
-  // Without a database it says this of any key but its own.
+  // Without a database it responds so to any key but its own.
   expect(await turnWith({ name: 'wrong/gpt-5' })).toMatchObject({
     status: 'error',
     message: 'wrong/gpt-5 answered 400: No connected db.',

@@ -43,9 +43,9 @@ const NOW = Date.parse('2026-11-21T08:00:00.000Z');
 export class ActivatedWorkflow implements AsyncDisposable {
   readonly #runId: string;
   readonly #workflow: Workflow;
-  /** How many events the server says that its history has. */
+  /** How many events its history has according to the server. */
   historyLength = 3;
-  /** When the server says that the next task starts: milliseconds since 1970. */
+  /** When the next task starts according to the server: milliseconds since 1970. */
   now = NOW;
 
   private constructor(runId: string, workflow: Workflow) {

@@ -102,12 +102,12 @@ export function kindsOf(events: SessionEvent[]): string[] {
   return events.map(({ type, data }) => (type === 'AgentEvent' ? data.kind : type));
 }
 
-/** What a webhook of the Agents API v2 was sent. */
+/** The messages to a webhook of the Agents API v2. */
 export function received(to: WebhookReceiver): WebhookMessage[] {
   return to.requests.map(({ body }) => webhookMessage.parse(JSON.parse(body)));
 }
 
-/** What was told of a session: its first previous status, and then the statuses. Each continues the one before it. */
+/** The statuses sent of a session: its first previous one, and then the others. Each continues the one before it. */
 export function toldOf(to: WebhookReceiver, sessionId: string): string[] {
   const statuses: string[] = [];
   for (const { type, data } of received(to)) {

@@ -10,11 +10,11 @@ export interface Running {
 }
 
 interface Route {
-  /** What the fixtures of aimock belong to. */
+  /** The owner of the fixtures of aimock. */
   name: string;
   provider: string;
   model: string;
-  /** What goes back of the thoughts beside a call: in clear, or as they were signed. Undefined: nothing. */
+  /** The form in which thoughts beside a call are sent back: in clear, or as they were signed. Undefined: nothing. */
   returns: RegExp | undefined;
   /** How a stream that aimock breaks off fails. */
   brokenAs: string;

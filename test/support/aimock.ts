@@ -10,7 +10,7 @@ export const GREETING = 'Grüße aus 世界! 👋🏽👋🏽👋🏽👋🏽 na
 /** The context of the models, in characters of all messages. */
 const CONTEXT = 16_000;
 
-/** What each wire format says of a request that is too long, and of one that no retry mends. */
+/** The error of each wire format for a request that is too long, and for one that no retry mends. */
 const OPENAI = 'Input tokens exceed the configured limit of 4000 tokens. Please reduce the length of the messages.';
 const TOO_LONG = new Map([
   ['claude', { message: 'prompt is too long: 4100 tokens > 4000 maximum', type: 'invalid_request_error' }],

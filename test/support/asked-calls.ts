@@ -2,7 +2,7 @@ import type { LogRecord } from '../../src/core/records/log.ts';
 import type { ToolDecided } from '../../src/core/records/pending.ts';
 import { callKey, type CallKey } from '../../src/core/tool-records.ts';
 
-/** The calls that wait for an answer after these records of a turn, by their keys: a fold that knows nothing of `Turn`. */
+/** The calls that wait for an answer after these records of a turn, by their keys: a fold that does not use `Turn`. */
 export function askedCalls(records: Iterable<LogRecord>): Map<string, CallKey> {
   const asked = new Map<string, CallKey>();
   for (const record of records) {

@@ -73,7 +73,7 @@ const POSTGRES: BaseImage = {
     'ENTRYPOINT ["docker-entrypoint.sh"]',
     'CMD ["postgres", "-c", "listen_addresses=*", "-c", "unix_socket_directories=/var/run/postgresql"]',
   ],
-  // What the entrypoint of the official image does for a user who is not root.
+  // As the entrypoint of the official image does for a user who is not root.
   prepare: (folder) =>
     writeProgram(
       path.join(folder, 'entrypoint'),

@@ -29,7 +29,7 @@ async function namesIn(store: BlobStore, sessionId: string): Promise<string[]> {
   return (await listed(store, sessionId)).map(({ name }) => name).toSorted();
 }
 
-/** What every blob store guarantees, with and without encryption. */
+/** The guarantees of every blob store, with and without encryption. */
 export function testBlobStore(underTest: () => StoreUnderTest): void {
   const both: [string, Cipher | undefined][] = [
     ['plain', undefined],
@@ -61,7 +61,7 @@ export function testBlobStore(underTest: () => StoreUnderTest): void {
     }
   });
 
-  test('what does not exist is not found, whatever its name', async () => {
+  test('a missing blob is not found, whatever its name', async () => {
     const store = underTest().open();
     const sessionId = newSession();
     const name = await store.put(sessionId, content);
@@ -150,7 +150,7 @@ export function testBlobStore(underTest: () => StoreUnderTest): void {
     const stored = await read(sessionId, name);
     expect(stored.subarray(0, 11).toString('latin1')).toBe('\xffsealed:k1:');
     expect(stored.includes('content')).toBe(false);
-    // What was stored before there were keys stays readable.
+    // Blobs from before there were keys stay readable.
     const plain = await open().put(sessionId, content);
     expect(await store.get(sessionId, plain)).toEqual(content);
     await expect(open().get(sessionId, name)).rejects.toThrow('does not contain');

@@ -6,7 +6,7 @@ import type { SessionEvent, StreamEvent, WireModelMessage } from '../../src/api/
  */
 export class ClientFold {
   readonly #events = new Map<string, SessionEvent>();
-  /** What calls in the sandbox have written whose results have not come, by the ids of these. */
+  /** The output of calls in the sandbox whose results have not come, by the ids of these. */
   readonly outputs = new Map<string, string>();
 
   add(event: StreamEvent): void {

@@ -4,7 +4,7 @@ import { parse } from 'yaml';
 
 const run = promisify(execFile);
 
-/** What the tests read of a service. Durations are such as `1m30s`. */
+/** The fields of a service that the tests read. Durations are such as `1m30s`. */
 export interface Service {
   image: string;
   command?: string[];

@@ -10,7 +10,7 @@ import { killAtEnd } from './reaper.ts';
 
 const run = promisify(execFile);
 
-/** What an image says about its containers. */
+/** The settings of an image for its containers. */
 interface ImageConfig {
   Entrypoint?: string[];
   Cmd?: string[];
@@ -169,7 +169,7 @@ export class Containers {
     return status === 'running';
   }
 
-  /** What a service has written. */
+  /** The output of a service. */
   async log(name: string): Promise<string> {
     return readFile(path.join(this.#get(name).bundle, 'log'), 'utf8');
   }
@@ -313,7 +313,7 @@ const CHECK_MS = 10_000;
 /** As Docker mounts them unless the file says otherwise. */
 const TMPFS = { type: 'tmpfs', source: 'tmpfs', options: ['rw', 'noexec', 'nosuid', 'nodev'] };
 
-/** Those that Docker gives to containers whose service drops none. */
+/** The capabilities that Docker gives to containers whose service drops none. */
 const DOCKER_CAPABILITIES = Object.fromEntries(
   ['bounding', 'effective', 'permitted'].map((set) => [
     set,

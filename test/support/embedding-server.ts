@@ -3,7 +3,7 @@ import { json } from 'node:stream/consumers';
 import { z } from 'zod';
 import { listen } from '../../src/demo/local-server.ts';
 
-/** What OpenAI takes, of what we send: texts are not empty, and a list has at most 2,048 of them. */
+/** The limits of OpenAI on our requests: texts are not empty, and a list has at most 2,048 of them. */
 const request = z.strictObject({
   model: z.string(),
   input: z.array(z.string().min(1)).min(1).max(2_048),
@@ -42,7 +42,7 @@ export async function startEmbeddingServer(vectorOf: (text: string) => number[])
   return server;
 }
 
-/** In an order that is not that of the texts: the index says whose each is. */
+/** In an order that is not that of the texts: the index gives the text of each. */
 export function sendEmbeddings(response: ServerResponse, vectors: unknown[]): void {
   const data = vectors.map((embedding, index) => ({ object: 'embedding', index, embedding })).toReversed();
   send(response, 200, { object: 'list', data, model: 'any', usage: { prompt_tokens: 1, total_tokens: 1 } });

@@ -23,7 +23,7 @@ const SHOWN = 24_000;
 
 type Kind = Database['kind'];
 
-/** Of each kind of work that is not done: requested, running, due, queued or not yet delivered. */
+/** The number of each kind of open work: requested, running, due, queued or not yet delivered. */
 const OPEN = 40;
 
 /** The id of the `i`-th row of a table. They sort as their numbers do. */

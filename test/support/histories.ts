@@ -66,7 +66,7 @@ export async function readHistories(
   });
 }
 
-/** Reads the runs of a scenario as those that Temporal has. One that was not recorded is empty. */
+/** Reads the runs of a scenario as those that Temporal has. A run that was not recorded is empty. */
 export function readerOf(recorded: { runId: string; history: object }[]): TurnHistory {
   const histories = new Map(recorded.map(({ runId, history }) => [runId, history]));
   const connection = {

@@ -4,7 +4,7 @@ import { TEMPORAL_INSTALL } from './temporal-cli.ts';
 
 const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
 
-/** What each process of Everturn gets from the environment of the tests. */
+/** The variables that each process of Everturn gets from the environment of the tests. */
 export const INHERITED_ENV: Readonly<Record<string, string>> = {
   PATH,
   HOME,

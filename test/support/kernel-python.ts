@@ -53,7 +53,7 @@ async function build(cacheDir: string, env: NodeJS.ProcessEnv): Promise<string> 
   }
 }
 
-/** What the name of an environment says of its interpreter. */
+/** The part of the name of an environment that identifies its interpreter. */
 async function interpreter(env: NodeJS.ProcessEnv): Promise<string> {
   const { version, abi, base } = await findPython({ env, signal: NEVER_ABORTED });
   return [version, abi, base].join();

@@ -99,7 +99,7 @@ export class LoggedRun {
 
 type Told = Extract<Work, { name: 'forceDelegate' | 'interruptCell' | 'holdCell' | 'cancelCall' }>;
 
-/** Whether work is what others are told, of which the log has nothing. */
+/** Whether work is a message to another component, which the log does not record. */
 export function isTold(work: Work): work is Told {
   return ['forceDelegate', 'interruptCell', 'holdCell', 'cancelCall'].includes(work.name);
 }

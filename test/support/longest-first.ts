@@ -14,7 +14,7 @@ const LONGEST = [
   'turn-inspect',
 ];
 
-/** Begins with the files that take longest. Vitest knows their durations only after the first run on a machine. */
+/** Begins with the files that take longest. Vitest has their durations only after the first run on a machine. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 
-/** What a tool of a test server may use while it runs, for servers of both SDKs. */
+/** The context of a tool of a test server while it runs, for servers of both SDKs. */
 export interface ToolContext {
   meta: Record<string, unknown>;
   headers: Record<string, string>;

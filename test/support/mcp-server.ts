@@ -23,7 +23,7 @@ import {
 import { z } from 'zod';
 import type { McpEndpoint } from '../../src/mcp/registry.ts';
 
-/** What a tool returns so late that its call has an activity of its own: see `EARLY_MS` of `src/features/speculation`. */
+/** A result that comes so late that its call has an activity of its own: see `EARLY_MS` of `src/features/speculation`. */
 export function late(text: string): Promise<string> {
   return sleep(50, text);
 }
@@ -84,7 +84,7 @@ export interface TestMcpServerOptions {
   protocol?: '2026-07-28' | '2025-11-25';
   /** How a `2026-07-28` server responds; default `json`. */
   answers?: 'json' | 'sse';
-  /** The HTTP status for sessions that a `2025-11-25` server does not know; default 404. */
+  /** The HTTP status for sessions that a `2025-11-25` server does not have; default 404. */
   unknownSession?: { status: number; body: string };
   /** Whether the event streams of a `2025-11-25` server can be resumed. */
   resumable?: boolean;

@@ -3,7 +3,7 @@ import { json } from 'node:stream/consumers';
 import { listen } from '../../src/demo/local-server.ts';
 import type { ProviderConfig } from '../../src/models/provider-file.ts';
 
-/** What a model answers, in terms that every protocol has. */
+/** A message of a model, in terms that every protocol has. */
 export interface Reply {
   reasoning?: { text: string; signature: string };
   /** A search of the web by the provider, before the text, which cites what was found. */
@@ -347,7 +347,7 @@ const mistral: Protocol = {
   },
 };
 
-/** Those with a search of the web. */
+/** The protocols with a search of the web. */
 export const SEARCHING: readonly (Protocol & { kind: Exclude<Protocol['kind'], 'mistral'> })[] = [
   { ...anthropic, kind: 'anthropic' },
   { ...google, kind: 'google' },

@@ -13,9 +13,9 @@ export interface ServerBehaviour {
   /** Default: chat completions. */
   kind?: 'openai-responses';
   answers: EndpointScript;
-  /** What the answer has. */
+  /** The fields of the response. */
   gives?: object;
-  /** What the error has, if it is one. */
+  /** The fields of the error, if it is one. */
   fails?: object;
 }
 

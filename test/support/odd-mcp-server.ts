@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import type { StdioEndpoint } from '../../src/mcp/registry.ts';
 
-/** What an odd server answers, beside the handshake of 2025-11-25. */
+/** The responses of an odd server, beside the handshake of 2025-11-25. */
 export interface OddServer {
   /** The entries of its list of tools, as they are. */
   tools?: unknown[];

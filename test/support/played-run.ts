@@ -89,7 +89,7 @@ export class PlayedRun {
     return running.input;
   }
 
-  /** The input of the activity with which the code of a thread goes on. */
+  /** The input of the activity with which the code of a thread resumes. */
   codeInput(threadId: string): Omit<ResumeCellInput, 'owner' | 'runId' | 'deadline'> {
     const running = this.log.running(threadId).find(({ name }) => name === 'resumeCell');
     if (running?.name !== 'resumeCell') throw new Error(`the code of ${threadId} does not go on`);

@@ -71,7 +71,7 @@ export function randomStart(choices: Choices): TurnStart {
 
 const ANSWERED = { answered: { elicitation: ELICITATION, content: 'z' } };
 
-/** What an earlier turn has left, and the input that answers it. */
+/** The open calls of an earlier turn, and the input that answers them. */
 function resumed(choices: Choices): Pick<TurnStart, 'resumes' | 'input'> {
   const parent = { threadId: 'main', toolCallId: 'call_p' };
   const agents = choices.once(2) ? [{ ...agentOf(choices, 'thr_9', parent, 1), steps: choices.below(2) }] : [];

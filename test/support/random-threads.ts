@@ -46,7 +46,7 @@ class ThreadsOfTurn {
   readonly steps: TurnStep[] = [];
   readonly #pending: PendingCall[] = [];
   readonly #paused: OpenThread[] = [];
-  /** What its workflow knows of the log. */
+  /** The log as its workflow has it. */
   readonly #log = new Turn();
   #eventId = 5;
 

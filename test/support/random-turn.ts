@@ -35,7 +35,7 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
   };
 }
 
-/** What a run of a turn whose root agent has called its model once hands to the next one. */
+/** The state that a run of a turn whose root agent has called its model once hands to the next one. */
 export function continuation(overrides: Partial<TurnContinuation> = {}): TurnContinuation {
   return structuredClone({
     ...NO_TOTALS,

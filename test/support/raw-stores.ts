@@ -13,7 +13,7 @@ const run = promisify(execFile);
 const { HistoryEvent } = proto.temporal.api.history.v1;
 const { DescribeWorkflowExecutionResponse } = proto.temporal.api.workflowservice.v1;
 
-/** What a reader of a store without our code can see: chunks of bytes, under names that tell where they were. */
+/** A store as a reader without our code sees it: chunks of bytes, under names that show where they were. */
 export type RawStore = Map<string, Buffer>;
 
 /** Where a text occurs in a store: literally, or inside of base64. */

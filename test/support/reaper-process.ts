@@ -15,7 +15,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   else folders.add(message.folder);
 }
 for (const [pid, signal] of children) kill(pid, signal);
-// One that is found may be about to start another one.
+// A process that is found may be about to start another one.
 while (await killUsers()) await sleep(50);
 
 async function killUsers(): Promise<boolean> {

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-/** What the reaper is sent, one JSON line each. */
+/** The messages to the reaper, one JSON line each. */
 export type ReaperMessage =
   | { watch: number; signal: NodeJS.Signals } // a negative one is a process group, as for kill(2)
   | { release: number }

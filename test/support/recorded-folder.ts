@@ -4,11 +4,11 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-/** What is known of the data folder of another version: see `test/data-folders/record.ts`. */
+/** The facts on the data folder of another version: see `test/data-folders/record.ts`. */
 export interface RecordedFolder {
   /** The turns by what they are. */
   turns: Record<string, { sessionId: string; turnId: string }>;
-  /** What that version has answered to reads of the ended ones, by path. */
+  /** The responses of that version to reads of the ended ones, by path. */
   reads: Record<string, object>;
 }
 

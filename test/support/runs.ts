@@ -77,7 +77,7 @@ export function textOfRun({ content }: Pick<Run, 'content'>): string {
   return content.map((part) => (part.type === 'text' ? part.text : '')).join('');
 }
 
-/** What the items are, in short: `model` and the calls, or the call and its outcome. */
+/** The items in short: `model` and the calls, or the call and its outcome. */
 export function inShort(items: readonly RunItem[]): string[] {
   return items.map((item) => {
     if (item.type === 'tool') return `${item.tool_call_id} ${item.status}`;

@@ -4,7 +4,7 @@ import { StoredVariables } from '../../src/features/code/host/stored-variables.t
 import type { KernelSnapshot } from '../../src/features/code/kernel-snapshot.ts';
 import type { TestSandbox } from './kernels.ts';
 
-/** What a catalog has of the variables of one kernel. */
+/** The rows of a catalog on the variables of one kernel. */
 export interface SnapshotRow {
   snapshot: KernelSnapshot | undefined;
   /** The blobs that it needs. */

@@ -20,7 +20,7 @@ export type Answer = (request: IncomingMessage, response: ServerResponse) => voi
  * own, with a certificate for Temporal's host.
  */
 export class TemporalDownload {
-  /** What was asked for so far. */
+  /** The requests so far. */
   readonly requests: string[] = [];
   readonly #stop: () => void;
   /** With these variables the SDK trusts the certificate. */

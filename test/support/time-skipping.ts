@@ -33,9 +33,9 @@ export interface TimeSkipping extends AsyncDisposable {
   taskQueue: string;
   /** The server's time: milliseconds since 1970. */
   now: () => Promise<number>;
-  /** Lets time pass, in milliseconds. What is due meanwhile happens at its time. */
+  /** Lets time pass, in milliseconds. Timers that are due meanwhile fire at their time. */
   pass: (ms: number) => Promise<void>;
-  /** The log of a turn so far, as its workflow knows it. */
+  /** The log of a turn so far, as its workflow has it. */
   log: (turnId: string) => LogEntry[];
 }
 

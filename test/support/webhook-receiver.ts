@@ -15,7 +15,7 @@ interface Received {
 export class WebhookReceiver {
   /** All requests so far, also those that it did not accept. */
   readonly requests: Received[] = [];
-  /** What it does with the next requests, one each; then it accepts them. */
+  /** The reactions to the next requests, one each; then it accepts them. */
   readonly next: ((response: ServerResponse) => void)[] = [];
   readonly url: string;
   readonly #port: number;

@@ -2,7 +2,7 @@ import { crc32, deflateRawSync } from 'node:zlib';
 
 export interface ZipEntry {
   content: Buffer | string;
-  /** How long the archive says that the content is; default: as it is. */
+  /** The length of the content that the archive declares; default: its own. */
   claims?: number;
   encrypted?: true;
 }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { exampleSession } from './examples.ts';
 import { forEveryone } from './read-session.ts';
 
-test('readers without a key see what was said, and no field that is not meant for them', () => {
+test('readers without a key see the public fields of a session, and no others', () => {
   const { request } = exampleSession;
   const secret = { note: 'secret', tenant: 'secret' };
   const session = {

@@ -48,7 +48,7 @@ const REQUEST: Request = {
   start_error: null,
   start_failed_at: null,
   idle_timeout_s: null,
-  // What the catalog has of the turn before.
+  // The catalog's row of the turn before.
   waits_until: '2026-11-20T09:00:00.000Z',
   idle_ends_at: null,
 };
@@ -99,7 +99,7 @@ test.each([
   expect(state(last, more).status).toBe(status);
 });
 
-test('the state of an ended session says when, and what has failed', () => {
+test('the state of an ended session has the time of its end, and the failure', () => {
   expect(state(turn(answered))).toMatchObject({ finishedAt: ENDED, error: null, errorCode: null });
   expect(state(turn(answered), { idle_timeout_s: 60 })).toMatchObject({ finishedAt: '2026-11-21T09:02:00.000Z' });
   expect(state(turn(answered), { idle_timeout_s: 61 })).toMatchObject({ finishedAt: null });

@@ -250,7 +250,7 @@ test('a new turn wakes those who wait, within the interval if the hint is lost, 
   beyond.abort();
 });
 
-test('those who wait for a session that is deleted are released', async () => {
+test('readers that wait for a session that is deleted are released', async () => {
   const { add, bus, state, view } = setUp();
   add('s', new FakeTurn('Hi').add(message('Hello.'), done('Hello.')));
   const waiting = await wait(view('s'), 5);
@@ -374,7 +374,7 @@ test('a running turn with a long log is followed, so that further reads do not r
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test('what this process has not heard of is read on demand: another one may have told a client of it', async () => {
+test('events that this process has not received are read on demand: another one may have sent them', async () => {
   const { add, view } = setUp();
   const turn = add('s', new FakeTurn('Hi'));
   const session = view('s');
@@ -386,14 +386,14 @@ test('what this process has not heard of is read on demand: another one may have
   expect(session.count).toBe(known);
   await session.refreshFromLog();
   expect(session.count).toBe(known + 1);
-  // Another process may have told a client of its end: that is read in any case.
+  // Another process may have sent its end to a client: that is read in any case.
   turn.addUnheard(done('Hello.'));
   await session.refresh();
   expect(statusOf(session)).toBe('idle');
   waiting.leave();
 });
 
-test('what a view keeps is bounded, however long its session', async () => {
+test('the memory of a view is bounded, however long its session', async () => {
   const { add, view } = setUp();
   const huge = 'x'.repeat(100_000);
   add('s', new FakeTurn('Hi').add(...Array.from({ length: 100 }, () => message(huge)), done('Done.')));

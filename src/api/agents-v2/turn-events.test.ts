@@ -20,7 +20,7 @@ function recordsOf(steps: TurnStep[]): LogRecord[] {
   return entries.map(({ record }) => record);
 }
 
-/** What a client that has only the events knows of the calls that it is to run. */
+/** The calls that a client is to run, as far as the events alone show them. */
 function advertised(events: SessionEvent[]): ToolCallRequest[] {
   const last = events.findLast(({ type }) => type === 'ActiveStateChangeEvent');
   return last?.type === 'ActiveStateChangeEvent' ? (last.data.pending_tool_calls ?? []) : [];
@@ -39,7 +39,7 @@ test.each([
       for (const [i, record] of records.entries()) {
         const added = fold.feed(record);
         events.push(...added);
-        // Until the end of the turn, which says that nothing is waited for any more.
+        // Until the end of the turn, after which nothing is waited for any more.
         if (record.kind !== 'turn.done') {
           const { forClient, waiting } = fold.view;
           expect(waiting.map(({ pending }) => callKey(pending)).toSorted()).toEqual(

@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { disconnection } from './disconnection.ts';
 
-test('a signal tells of the end of a connection, also if that came before', async () => {
+test('a signal aborts at the end of a connection, also if that came before', async () => {
   const response = new ServerResponse(new IncomingMessage(new Socket()));
   const before = disconnection(response);
   expect(before.aborted).toBe(false);

@@ -64,7 +64,7 @@ test('a slow reader is reported, and can be awaited', async () => {
   expect(received).toBe(sent + 1);
 });
 
-test('of a long message a slow reader is sent at first what may be buffered, and the rest as it reads', async () => {
+test('a slow reader of a long message is sent at first what may be buffered, and the rest as it reads', async () => {
   const { stream, response, client } = await connected();
   const bytes = 200_000;
   let taken = 0;

@@ -35,7 +35,7 @@ test('the face of a path is the one with the longest prefix, in whole segments',
   ]);
 });
 
-test('the longest prefix says how a path is admitted; any other needs a key', () => {
+test('the longest prefix decides how a path is admitted; any other needs a key', () => {
   const paths = ['/x', '/x/y', '/x/docs', '/x/docs/a', '/xy', '/open', '/open/a', '/other'];
   expect(paths.map((path) => accessOf(FACTS, path))).toEqual([
     'key',

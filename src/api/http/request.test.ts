@@ -23,7 +23,7 @@ test.each([
   [{ tool_req: { tool_name: 5 } }, 'tool_req.tool_name', 'invalid_type'],
   [{ results: [{ kind: 'tool_result', tool_req: request }] }, 'type', 'missing'],
   [{ type: 'batch', results: [{ kind: 'tool_result' }] }, 'results.0.tool_req', 'missing'],
-])('of several forms, the error of %j names the place in the nearest one', (body, path, code) => {
+])('the error of %j names the place in the nearest of several forms', (body, path, code) => {
   expect(problemOf(body)).toEqual([path, code]);
 });
 

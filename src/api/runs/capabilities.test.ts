@@ -3,7 +3,7 @@ import { agentSpec, type AgentSpec } from '../../spec/agent-spec.ts';
 import { withParams } from './agent-to-spec.ts';
 import { agentChanges } from './wire/agent-params.ts';
 
-/** The changes of a request that says that its model has not a capability. */
+/** The changes of a request whose model lacks a capability. */
 function without(capability: string, params: object = {}) {
   const capabilities = { text_output: true, [capability]: false };
   return agentChanges.parse({ model: { name: 'm', metadata: { capabilities } }, ...params });

@@ -31,7 +31,7 @@ const response: LogRecord = {
   files: [file('lost'), file('kept')],
 };
 
-test('a result of which a file is lost says so, and has the others', async () => {
+test('a result with a lost file has a note on it, and the other files', async () => {
   expect(await loadFiles(response, lossy)).toEqual({
     ...response,
     content: 'Two.\n[lost is lost: the blob store of the server no longer has it.]',
@@ -39,7 +39,7 @@ test('a result of which a file is lost says so, and has the others', async () =>
   });
 });
 
-test('a message has the images that are not lost, each with its fields, and of lost speech what was said', async () => {
+test('a message has the images that are not lost, each with its fields, and the transcript of lost audio', async () => {
   const images = [{ file: file('lost') }, { file: file('kept'), providerFields: { n: 2 } }];
   const audio = { file: file('lost', 'audio/wav'), transcript: ' And said.' };
   const message = modelMessage({ content: 'Drawn.', images, audio });

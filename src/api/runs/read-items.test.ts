@@ -278,7 +278,7 @@ test('arguments that are not a JSON object are those that the model wrote', () =
   ]);
 });
 
-test('what is signed goes back to the provider that wrote the message', () => {
+test('signed parts are sent back to the provider that wrote the message', () => {
   const origin = { provider: 'acme', model: 'm-1' };
   const foreign = encodeSignature({ provider: 'other', call: { x: 1 } });
   const message = model(

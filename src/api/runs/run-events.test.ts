@@ -63,7 +63,7 @@ class Client {
     return last?.event === 'error' || (last?.event === 'response' && last.status !== 'requires_action');
   }
 
-  /** What happens between two deliveries. */
+  /** Called between two deliveries. */
   next(): void {
     const pause = this.isConnected ? this.#run?.pause() : undefined;
     if (pause) {
@@ -107,7 +107,7 @@ function expectRising(events: RunStreamEvent[]): void {
   expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
 }
 
-/** What the log gives, without a stream. */
+/** The output from the log, without a stream. */
 function outputOf(entries: LogEntry[]) {
   const output = new RunOutput(LIMITS);
   for (const { record } of entries) output.feed(record);
@@ -451,7 +451,7 @@ test("folding partials with llm-sdk's StreamAccumulator gives the content, the u
       const item = events.find((event) => event.event === 'item')?.item;
       if (item?.type !== 'model') throw new Error('the message is not an item');
       const { content, usage: counted, cost } = accumulator.computeResponse();
-      // It knows neither the fields of 0.4 nor signatures of texts.
+      // It supports neither the fields of 0.4 nor signatures of texts.
       const known = item.content.map(({ ...part }) => {
         if (part.type === 'tool-call') delete (part as Partial<typeof part>).call;
         if (part.type === 'text') delete part.signature;

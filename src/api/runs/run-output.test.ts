@@ -200,7 +200,7 @@ test('a sum with an unknown price is unknown, and the attempts without usage are
   expect(runOf(priced(0), lost)).toMatchObject({ cost: 0, turns: 2, unreported_attempts: 2, output: [{ cost: 0 }] });
 });
 
-test('the prices of the request are those of its model, and precede the cost that the server knows', () => {
+test('the prices of the request are those of its model, and precede the cost that the server has', () => {
   const prices = { input_cost_per_text_token: 1, output_cost_per_text_token: 2 };
   const costOf = (fields: Partial<ModelMessage>, models = ['acme/gpt']) => {
     const output = new RunOutput({ maxTurns: 3, actionTimeoutSeconds: 60, pricing: { models, prices } });
@@ -394,7 +394,7 @@ test('an answer of what its provider did alone is an answer', () => {
   expect(run).toMatchObject({ status: 'completed', content, output: [{ type: 'model', content }] });
 });
 
-test('the fields of a provider come back with the part that they belong to', () => {
+test('the fields of a provider are returned with the part that they belong to', () => {
   const ofCall = { ...call('a'), providerFields: { extra: 1 } };
   const fields = { provider: 'p', model: 'm', providerFields: { blocks: [] } };
   const signed = message({ ...fields, reasoning: 'hm', content: 'so', toolCalls: [ofCall] });

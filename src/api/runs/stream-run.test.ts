@@ -54,7 +54,7 @@ class GrowingLog {
   readonly #entries: LogEntry[] = [];
   #grown = Promise.withResolvers<void>();
 
-  /** What is added at once is read at once. */
+  /** Records that are added at once are read at once. */
   add(...records: LogRecord[]): void {
     for (const record of records) this.#entries.push({ ordinal: this.#entries.length + 1, record });
     this.#grown.resolve();
@@ -123,7 +123,7 @@ test('the same holds if it begins to wait while it is followed', async () => {
   expect(namesOf(await events)).toEqual(['partial', 'partial', 'item', 'requires_action']);
 });
 
-test('a reader that knows of the pause is told what remains after an answer, and of the end', async () => {
+test('a reader that has the pause gets what remains after an answer, and the end', async () => {
   const log = new GrowingLog();
   log.add(...PAUSED);
   const { events } = await connect(log, { ordinal: 4, frame: 0 });

@@ -49,7 +49,7 @@ async function call({
   isReached?: boolean;
   takes?: number;
   sessionLimit?: { steps: number };
-  /** What the model has written before it fails. */
+  /** The text of the model before it fails. */
   says?: string;
   /** How the model fails before its answer is complete. */
   failure?: Error;
@@ -141,12 +141,12 @@ test('a call that is thrown away counts, with what it has reported', async () =>
   expect(counted).toEqual([BEGINS, 'called', ENDS]);
 });
 
-test('an answer that is cut off before its model reports counts as what its characters tell', async () => {
+test('an answer that is cut off before its model reports is counted by its characters', async () => {
   await call({ takes: 1 });
   expect(counted).toEqual([BEGINS, 'called', `3 tokens, 5 USD, 30000 ms: ${BOTH}`]);
 });
 
-test('a request that was sent and is cancelled before the first character counts as what its input tells', async () => {
+test('a request that was sent and is cancelled before the first character is counted by its input', async () => {
   const stopped = new DOMException('stopped', 'AbortError');
   const failures = [stopped, new ModelError('stalled', 'silent'), new ModelError('connection', 'reset')];
   for (const failure of failures) {
@@ -178,7 +178,7 @@ test('a call that its provider refuses is not a step, one that fails otherwise i
   expect(counted).toEqual([BEGINS, 'called']);
 });
 
-test('a call that its provider refuses after the first character is a step, and counts as what its characters tell', async () => {
+test('a call that its provider refuses after the first character is a step, and is counted by its characters', async () => {
   const failure = new ModelError('overloaded', 'later');
   await expect(call({ says: 'a', failure })).rejects.toBe(failure);
   expect(counted).toEqual([BEGINS, 'called', `3 tokens, 5 USD, 30000 ms: ${BOTH}`]);

@@ -15,7 +15,7 @@ function problemOf(rest: object, availability = READY, env: Record<string, strin
 const sandbox = (fields: object) => ({ config: { sandbox: fields } });
 const file = (path: string, base64 = 'aGk=') => ({ path, data: `data:text/plain;base64,${base64}` });
 
-test('an agent without code actions has no problem on a server without kernels, and another is told what is missing', () => {
+test('an agent without code actions has no problem on a server without kernels, and others get the reason', () => {
   const none: KernelAvailability = { state: 'failed', reason: 'python3 is not on PATH' };
   for (const rest of [
     {},

@@ -117,7 +117,7 @@ test('keeps the results of the last two steps of a turn', () => {
     'call d',
     'result d',
   ]);
-  // What is cleared cannot be cleared again: the next compaction is a summary.
+  // Cleared results cannot be cleared again: the next compaction is a summary.
   const later = [...records, ...compactedTo(plan), ...step('e', 600)];
   expect(planOf(later, { tokens: 1_210 })?.summarized).toBeDefined();
 });
@@ -158,7 +158,7 @@ test('a second summary replaces the first one, also in a later turn', () => {
   ]);
 });
 
-test('what a model rejects as too long is summarized, at last with the message of the user', () => {
+test('a request that a model rejects as too long is summarized, at last with the message of the user', () => {
   const records: UnsequencedRecord[] = [userSays('old'), userSays('x'.repeat(40_000))];
   const first = [...records, ...compactedTo(planOf(records, { isTooLong: true }))];
   expect(shown(first)).toEqual(['summary']);

@@ -69,7 +69,7 @@ test('the parts are halved if the model rejects one as too long, down to a size 
     };
   const asked = await prompts('x'.repeat(10_000), 2_000, rejectAbove(5_000));
   expect(asked.length).toBeGreaterThan(2);
-  // A window of 2,000 tokens that nobody has configured: the parts begin at 50,000.
+  // A window of 2,000 tokens that is not configured: the parts begin at 50,000.
   const small = await prompts('x'.repeat(300_000), 50_000, rejectAbove(8_000));
   expect(small.at(-1)?.length).toBeLessThan(8_000);
   await expect(prompts('x'.repeat(10_000), 2_000, rejectAbove(10))).rejects.toBe(tooLong);

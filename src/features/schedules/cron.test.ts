@@ -14,7 +14,7 @@ test.each([
   expect(cronExpressions(expression)).toEqual(normalized);
 });
 
-test('of two given days, one suffices', () => {
+test('one of two given days suffices', () => {
   expect(cronExpressions('0 9 13 * 5')).toEqual(['0 9 13 * *', '0 9 * * 5']);
   expect(cronExpressions('0 9 31 2 5')).toEqual(['0 9 * 2 5']);
   expect(cronExpressions('0 9 */2 * 1')).toEqual(['0 9 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31 * 1']);

@@ -105,7 +105,7 @@ test('news that arrives while the reader looks for the next turn wakes it as soo
   expect(again.isWoken).toBe(true);
 });
 
-test('the readers of a deleted session are told', async () => {
+test('the readers of a deleted session are notified', async () => {
   const { bus, news, watches } = setUp();
   let deleted = 0;
   for (let i = 0; i < 3; i++) watches.watch('ses_1', () => (deleted += 1));

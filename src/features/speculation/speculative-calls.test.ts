@@ -70,7 +70,7 @@ async function contentOf({ message }: ClaimedMessage): Promise<string> {
   return record?.kind === 'model.message' ? record.content : '';
 }
 
-/** What the readers of the turn have been shown of attempt 0, without gaps. */
+/** The text of attempt 0 that the readers of the turn have been shown, without gaps. */
 function shownOf({ frames }: BusTap): string {
   const text = emptyText();
   for (const [n, frame] of frames.entries()) {

@@ -65,12 +65,12 @@ let tools: AbortSignal[];
 let models: AbortSignal[];
 /** The requests of these model calls. */
 let requests: object[];
-/** What this worker has in memory of the turn. */
+/** The log of the turn in the memory of this worker. */
 let known: UnsequencedRecord[] | undefined;
 /** The servers of the agent that cannot be used. */
 let unavailable: object[];
 let steps: StepsAhead;
-/** What a tool call does instead of returning its operation id. */
+/** The action of a tool call instead of returning its operation id. */
 let answer: (() => Promise<object>) | undefined;
 
 beforeEach(() => {
@@ -303,7 +303,7 @@ test('a worker that lacks a part of the conversation asks nothing', async () => 
 test.each([
   ['the turn is cancelled', () => bus.hint('cancel:turn_1')],
   ['the worker drains', () => draining.abort()],
-])('what was begun ends when %s', async (_what, stop) => {
+])('speculative work ends when %s', async (_what, stop) => {
   await run([server], ['r']);
   stop();
   expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([true, true]);
@@ -333,7 +333,7 @@ async function endHeld(): Promise<void> {
   await begun();
 }
 
-test('a message that no workflow of this process has asked for begins nothing: its turn may be held', async () => {
+test('a message that no workflow of this process has asked for begins nothing: its turn may be paused', async () => {
   await endHeld();
   expect([tools, models]).toEqual([[], []]);
 });
@@ -366,7 +366,7 @@ test('a worker that drains begins nothing', async () => {
 
 const ofBob = { turnId: 'turn_2', owner: { subjectId: 'bob', draftRoles: null } };
 
-test('what is not claimed in time stops its subject for a while, and no other: the activities run elsewhere', async () => {
+test('work not claimed in time stops its subject for a while, and no other: the activities run elsewhere', async () => {
   await run([server], ['r']);
   vi.advanceTimersByTime(10_000);
   expect(await run([server], ['r'])).toBe(false);
@@ -475,7 +475,7 @@ async function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined>
 
 const answered = { to: 'answered' } as const;
 
-test('results that are known at once belong to their message, and the next model call begins with it', async () => {
+test('results that are available at once belong to their message, and the next model call begins with it', async () => {
   expect(await early(server, answered, server)).toEqual([
     { index: 0, result: { outcome: 'succeeded', text: `turn_1/call_0/${STAMP}`, files: [] } },
     { index: 2, result: { outcome: 'succeeded', text: `turn_1/call_2/${STAMP}`, files: [] } },
@@ -590,6 +590,6 @@ test('no tool runs ahead behind a call of the same server that comes before it',
   end({}, STAMP, [messageWith(read, write, read, server)]);
   await begun();
   const claimed = [0, 1, 2, 3].map((index) => steps.claimTool(source(index), never) !== undefined);
-  // This toolset says of the write that it is read-only.
+  // This toolset declares the write read-only.
   expect(claimed).toEqual([true, false, false, true]);
 });

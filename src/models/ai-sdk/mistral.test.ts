@@ -103,7 +103,7 @@ describe('errors', () => {
       },
       { failure: 'bad_request', isTooLong: true },
     ],
-    // The forms that the adapter does not know.
+    // The forms that the adapter does not support.
     ['a wrong key', 401, { detail: 'Unauthorized' }, { failure: 'auth', message: '{"detail":"Unauthorized"}' }],
     [
       'a gateway’s message',

@@ -47,7 +47,7 @@ export async function statusThere(recorder: Recorder, sessionId: string, ...name
   }
 }
 
-/** Sends the result of a call as the SDKs do: a 409 says that it has one. */
+/** Sends the result of a call as the SDKs do: a 409 means that it has one. */
 export async function resultThere(recorder: Recorder, sessionId: string, call: ToolCallRequest): Promise<void> {
   const reader = recorder.events.find((one) => one.sessionId === sessionId);
   const body = { kind: 'tool_result', tool_req: call, result: `the result of ${call.id}` };

@@ -36,7 +36,7 @@ export function keyOf(operation: string): string {
   return (place.length === 1 ? ['main', ...place] : place).join(' ');
 }
 
-/** The key of the call of which an event or an input tells. */
+/** The key of the call that an event or an input is about. */
 export function keyIn({ thread_id: thread, tool_call_id: id }: { thread_id: string; tool_call_id: string }): string {
   return `${thread} ${id}`;
 }

@@ -18,10 +18,10 @@ const ENDS: Record<string, string[]> = {
   not_started: ['failed', 'cancelled'],
 };
 
-/** A call that the turn has not begun, or to which nobody has agreed, has no `exit`. */
+/** A call that the turn has not begun, or that was not approved, has no `exit`. */
 const NOT_BEGUN = ['cancelled', 'denied', 'expired'];
 
-/** What code has done in a session: how its cells have ended, and in which generations of their kernels. */
+/** The work of code in a session: how its cells have ended, and in which generations of their kernels. */
 export function checkCode(turns: Pick<Log, 'events'>[]): void {
   const events = turns.flatMap((one) => one.events);
   const cells = new Set(

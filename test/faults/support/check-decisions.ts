@@ -51,7 +51,7 @@ export function checkRunDecisions(run: RecordedRun, log: Log, effects: Effect[])
   }
 }
 
-/** What a policy says of time holds once, and not before its time. An expiry is the last decision on a call. */
+/** Each time limit of a policy applies once, and not before its time. An expiry is the last decision on a call. */
 function checkDeadlines({ turn, events }: Log): void {
   const due = new Map<string, number>();
   const decided = new Set<string>();
@@ -87,7 +87,7 @@ function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
     ),
   );
   expect(recorded, 'a subject votes once').toEqual([...new Set(recorded)]);
-  // One that was rejected may be accepted later: the call has been escalated.
+  // A rejected decision may be accepted later: the call has been escalated.
   const sent = Map.groupBy(decisions, ({ threadId = 'main', toolCallId, status, by }) => {
     return `${threadId} ${toolCallId} ${status} ${by.id}`;
   });
@@ -98,7 +98,7 @@ function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
   }
 }
 
-/** What a client or a user has answered, and was accepted, is the result of its call, or part of it. */
+/** An accepted answer of a client or a user is the result of its call, or part of it. */
 function checkAnswers(items: Record<string, unknown>[], turns: Stored[]): void {
   const results = new Map(
     turns.flatMap(({ events }) =>

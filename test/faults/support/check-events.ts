@@ -5,7 +5,7 @@ import { isSettled, type RecordedEvents } from './recorded-events.ts';
 
 /**
  * What a client of the Agents API v2 has received of a session, whatever was cut: each event once, in an order that all
- * processes and both routes agree on, as many as the state says, and one result for each call.
+ * processes and both routes agree on, as many as the state has, and one result for each call.
  */
 export async function checkEvents(reader: RecordedEvents, timeoutMs: number): Promise<void> {
   const what = `session ${reader.sessionId}`;
@@ -57,7 +57,7 @@ function answersIn(events: SessionEvent[]): unknown[] {
   );
 }
 
-/** What the last event about it says that the client is to run. */
+/** The calls that the client is to run by the last event about it. */
 function advertised(events: SessionEvent[]): ToolCallRequest[] {
   const last = events.findLast(({ type }) => type === 'ActiveStateChangeEvent');
   return last?.type === 'ActiveStateChangeEvent' ? (last.data.pending_tool_calls ?? []) : [];

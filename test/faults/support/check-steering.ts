@@ -43,7 +43,7 @@ function checkMessages(messages: SentMessage[], sessionId: string, turns: Stored
   }
 }
 
-/** No model call is scheduled between a pause and its end. One that began before it may end, and may be repeated. */
+/** No model call is scheduled between a pause and its end. A call that began before it may end, and may be repeated. */
 function checkHeld({ turn, events }: Stored): void {
   let since: string | undefined;
   const held: { since: string; until: string }[] = [];
@@ -60,7 +60,7 @@ function checkHeld({ turn, events }: Stored): void {
   }
 }
 
-/** Pauses and their ends alternate. One that was acknowledged is in the log. */
+/** Pauses and their ends alternate. An acknowledged pause is in the log. */
 function checkPauses(controls: SentControl[], turns: Stored[]): void {
   let recorded = 0;
   for (const { turn, events } of turns) {
@@ -83,7 +83,7 @@ function checkForced({ planned }: World, controls: SentControl[], turns: Stored[
     const stored = turns.find(({ turn }) => turn.id === turnId);
     if (command !== 'force_answer' || response !== 200 || !stored || stored.turn.state.status === 'running') continue;
     const end = Date.parse(stored.turn.state.completed_at) - performance.timeOrigin;
-    // It has ended before: the session's next turn was told.
+    // It has ended before: the session's next turn got the command.
     if (end < answeredAt) continue;
     for (const plan of plansOf(stored)) {
       const after = plan.steps.filter((_, step) => {

@@ -5,7 +5,7 @@ import { planOf } from './plan.ts';
 import { NOISY, SUBJECTS } from './subjects.ts';
 import type { World } from './world.ts';
 
-/** What identifies a subject's data: ids of sessions, turns, plans and MCP sessions, and secrets. */
+/** The identifiers of a subject's data: ids of sessions, turns, plans and MCP sessions, and secrets. */
 const TRACES =
   /(?:ses|turn)_[0-9a-z]{26}|p\d+_[0-9a-f]{8}|secret-[a-z]+-[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
@@ -70,7 +70,7 @@ class Traces {
   }
 }
 
-/** What the noisy subject has sent amiss was rejected. */
+/** Invalid requests of the noisy subject were rejected. */
 function* misses({ noise }: World): Generator<string> {
   if (!noise) return;
   expect(noise.misses, `what ${NOISY.id} has sent amiss`).not.toEqual([]);

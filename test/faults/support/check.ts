@@ -341,7 +341,7 @@ function checkUsage(planned: PlannedModel, turns: Stored[]): number {
     const messages = events.filter((event) => event.type === 'model.message');
     const reported = messages.reduce((sum, { usage }) => sum + (usage?.output_tokens ?? 0), 0);
     expect(metrics.total_output_tokens).toBe(reported);
-    // Of a call that was cancelled between two attempts only one is known.
+    // Only one attempt is known of a call that was cancelled between two.
     if (turn.state.status === 'cancelled') continue;
     const begun = taken
       .filter((one) => one.turn.id === turn.id)

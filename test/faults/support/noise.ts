@@ -68,7 +68,7 @@ export class Noise {
     const sessionId = this.#sessionId;
     const secret = { note: NOISY.secret };
     const looks = Array.from({ length: CALLS }, () => ({ name: 'look', args: secret }));
-    // What began ahead of this message is of no use: its first attempt breaks off.
+    // Work that began ahead of this message is of no use: its first attempt breaks off.
     const broken = plan({ say: 'Let me look.', faults: ['broken connection behind the calls'], tools: looks });
     const cancelled = plan({ say: `${NOISY.secret} is what I repeat.`, hold: 1 });
     const rejected = plan(

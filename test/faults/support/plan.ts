@@ -17,7 +17,7 @@ const planSchema = z.object({
       tools: z
         .array(z.object({ name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
         .optional(),
-      /** The text of the first attempt, if different: to tell the two apart where it must leave no trace. */
+      /** The text of the first attempt, if different: distinguishes the two where it must leave no trace. */
       sayFirst: z.string().optional(),
       /**
        * Each attempt calls other tools than the one before it, under the same ids and with the same arguments: the tools

@@ -220,7 +220,7 @@ export interface RecordedFrame {
   connection: number;
 }
 
-/** What one reader received of one turn, over all of its connections. */
+/** The events that one reader received of one turn, over all of its connections. */
 export class RecordedTurn {
   readonly sessionId: string;
   readonly turnId: string;
@@ -315,7 +315,7 @@ export class RecordedTurn {
   }
 }
 
-/** What one reader received of one session, over all of its connections. */
+/** The events that one reader received of one session, over all of its connections. */
 export class RecordedSession {
   readonly sessionId: string;
   readonly frames: SessionFrame[] = [];

@@ -2,7 +2,7 @@ import type { OnRunning } from '../../../src/core/session.ts';
 import type { Answer } from '../../support/api-client.ts';
 import type { Subject } from './subjects.ts';
 
-/** An input as it was sent, and its outcome as far as the sender knows it. */
+/** An input as it was sent, and its outcome as far as the sender has it. */
 export interface SentInput {
   sessionId: string;
   input: Record<string, unknown>[];

@@ -74,7 +74,7 @@ export class World {
   readonly #spec: object;
   /** The first one encrypts. Empty if histories are recorded: later releases have to read them. */
   #keys: string[] = process.env[RECORD_INTO] === undefined ? [newKey('k1')] : [];
-  /** All processes know it, and none encrypts under it yet. */
+  /** All processes have it, and none encrypts under it yet. */
   #nextKey: string | undefined;
   #faults = 0;
   #sessions = 0;

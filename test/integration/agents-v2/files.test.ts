@@ -35,7 +35,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => server.stop());
 
-/** What a client gets that follows redirects, as SDKs do. */
+/** The response to a client that follows redirects, as SDKs do. */
 async function read(url: string, key?: string) {
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
   const response = await fetch(everyone.url + url, { headers });

@@ -160,7 +160,7 @@ describe.each(Object.keys(CLIENTS))('a client of %s', (revision) => {
     expect(nothing.structuredContent).toEqual({ session_id: unknown, was_found: false });
   });
 
-  test('may cancel its call: the session goes on', async () => {
+  test('may cancel its call: the session continues', async () => {
     await using client = await connect(revision);
     const slow = gate('It went on.');
     const agent = await newAgent(slow.script);

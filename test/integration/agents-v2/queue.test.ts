@@ -200,7 +200,7 @@ const inputsOf = (session: AgentSession) =>
 const PIXEL =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-test('webhooks are told of sessions in the queue: that they begin, fail to, or are cancelled', async () => {
+test('webhooks get the changes of sessions in the queue: that they begin, fail to, or are cancelled', async () => {
   const to = await WebhookReceiver.start();
   const webhook = await server.api.send('POST', '/api/v2/webhooks', { url: to.url });
   onTestFinished(async () => {
@@ -223,7 +223,7 @@ test('webhooks are told of sessions in the queue: that they begin, fail to, or a
   });
 });
 
-test('one that is cancelled in the queue never begins; a message begins it, with those that it had', async () => {
+test('a session that is cancelled in the queue never begins; a message begins it, with those that it had', async () => {
   const [blocker, other] = [await openHeld(), await openHeld()];
   const cancelled = await openHeld();
   const next = await openHeld();
@@ -299,7 +299,7 @@ test('a session without messages takes its slot with the first one', async () =>
   expect((await silent.say('Hi')).status).toBe(429);
 });
 
-test('what a process has admitted and not started is started once by the next one', async () => {
+test('a session that a process has admitted and not started is started once by the next one', async () => {
   const blockers = [await openHeld(), await openHeld()];
   const [first, second] = [await openHeld(), await openHeld()];
   const sessionIds = [first, second].map(({ session }) => fromUuid(session.id));

@@ -94,7 +94,7 @@ test('a change that is based on an earlier revision is refused', async () => {
   expect(etagOf(await create(name))).toBe('"5"');
 });
 
-test('of concurrent changes none is lost: each is a revision, or refused', async () => {
+test('none of several concurrent changes is lost: each is a revision, or refused', async () => {
   const name = prefix();
   const path = `${AGENTS}/${name}`;
   await create(name, { tools: [] });
@@ -213,7 +213,7 @@ test('an unknown name is refused at its place', async () => {
   await refused({ answer_format: { type: 'nothing' } }, ['answer_format']);
   await refused({ colour: 'red' }, []);
   await refused({ model: null }, ['model']);
-  // What was deleted since is missed by name.
+  // A part that was deleted since is named as missing.
   const skill = { name: own, description: 'x', body: 'x' };
   await admin.send('POST', '/api/v2/skills', skill);
   await create(own, { skills: [own] });
@@ -277,7 +277,7 @@ test('only admins write agents, and none to the reserved namespace', async () =>
   expect((await admin.send('POST', AGENTS, agent(`${name}/revisions`))).status).toBe(422);
 });
 
-test('what is written is stored encrypted', async () => {
+test('agents and their parts are stored encrypted', async () => {
   const own = prefix();
   const secret = { description: 'secret-description', body: 'secret-body' };
   await admin.send('POST', '/api/v2/skills', { name: own, ...secret });

@@ -346,7 +346,7 @@ test('what cannot run is rejected, with its place', async () => {
   expect((await as('ann').send('GET', '/api/v2/schedules?sort=%5B%22created_at%22%5D')).status).toBe(200);
 });
 
-test('names and offsets of time zones that Temporal may not know are written as it knows them', async () => {
+test('time zones that Temporal may not support are written in a form that it supports', async () => {
   for (const [given, known] of [
     ['europe/paris', 'Europe/Paris'],
     ['US/Eastern', 'America/New_York'],
@@ -374,7 +374,7 @@ test('a schedule is repaired in Temporal after a crash between its row and Tempo
       throw error;
     }
   };
-  // As a crash leaves them: each row is written, and Temporal does not know.
+  // As a crash leaves them: each row is written, and Temporal does not have it.
   await temporal.schedule.getHandle(`schedule/${lost.id}`).delete();
   await rows.updateTable('schedules').set({ synced_revision: 0 }).where('id', '=', lost.id).execute();
   const to = { cron: '30 6 * * *', revision: 2 };

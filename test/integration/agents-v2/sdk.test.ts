@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => server.stop());
 
-/** What a script has seen. */
+/** The output of a script. */
 async function seenBy(script: string, url: string): Promise<unknown> {
   const file = fileURLToPath(new URL(`../../python/${script}`, import.meta.url));
   const { stdout, stderr } = await run(python, [file, url, 'key-of-ann'], { timeout: 120_000 });

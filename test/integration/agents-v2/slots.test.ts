@@ -77,11 +77,11 @@ test('no more sessions than the limits hold a slot, but for messages to idle one
 class World {
   now = new Date(START);
   limits = { limit: LIMIT, perSubject: PER_SUBJECT };
-  /** Those that got a slot or a place, in this order. */
+  /** The sessions that got a slot or a place, in this order. */
   readonly sessions: string[] = [];
   readonly #starts = new Map<string, string[]>();
   readonly #subjects = new Map<string, string>();
-  /** Those that were idle when a message has begun a turn. */
+  /** The sessions that were idle when a message has begun a turn. */
   readonly #resumed = new Set<string>();
 
   get capacity(): Capacity {
@@ -133,7 +133,7 @@ class World {
     }
   }
 
-  /** What holds after each step. */
+  /** The invariants after each step. */
   async check(): Promise<void> {
     const { rows } = database;
     const [first] = processes;
@@ -155,7 +155,7 @@ class World {
     for (const { session_id: id, first_turn_id: turn } of waiting) {
       expect([turn, this.#starts.get(id) ?? []]).toEqual([null, []]);
     }
-    // It is asked for by nobody else until it has begun, or is cancelled.
+    // No other turn is started for it until it has begun, or is cancelled.
     for (const [id, turns] of this.#starts) {
       const request = requests.find((one) => one.session_id === id);
       if (request?.cancelled_at === null) expect(new Set(turns).size).toBe(1);
@@ -207,7 +207,7 @@ class World {
     this.#subjects.set(id, subject);
   }
 
-  /** As `SessionQueue.start`: the command is carried out once, whoever sends it. */
+  /** As `SessionQueue.start`: the command is carried out once, from any sender. */
   async #start({ sessionSlots, turns }: Catalog, id: string): Promise<void> {
     const first = await sessionSlots.firstTurn(id);
     if (!first) return;
@@ -282,7 +282,7 @@ async function create({ world, catalog }: { world: World; catalog: Catalog }, su
   return world.sessions[before];
 }
 
-test('those that wait are admitted in the order in which they came, before any later one', async () => {
+test('waiting sessions are admitted in the order in which they came, before any later one', async () => {
   const opened = await World.open();
   const { world, catalog } = opened;
   for (const subject of ['ann', 'ann', 'bob', 'bob', 'bob', 'ann', 'ann']) await create(opened, subject);

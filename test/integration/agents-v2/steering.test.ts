@@ -5,7 +5,7 @@ import { hangUp } from '../../support/raw-http.ts';
 import { held, say, textOf, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
-/** What a client of the Agents API v2 does to a session: messages, pause, resume, force answer, cancel, create again. */
+/** A client of the Agents API v2 steers a session: messages, pause, resume, force answer, cancel, create again. */
 
 let server: TestServer;
 beforeAll(async () => {
@@ -133,7 +133,7 @@ test('a cancelled session keeps its events, and a message starts it again with i
   expect(users?.map(textOf)).toEqual(['One', 'Two']);
 });
 
-test('an idle session is interrupted by its cancellation, and goes on with a message', async () => {
+test('an idle session is interrupted by its cancellation, and continues with a message', async () => {
   const { api, model } = server;
   model.script('idle', say('One.'), say('Two.'));
   const session = await AgentSession.create(api, { agent: agentNamed('idle'), messages: 'Hi', idle_timeout_s: 600 });

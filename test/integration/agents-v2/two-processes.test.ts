@@ -54,7 +54,7 @@ async function begin(n: number, request: object): Promise<[AgentSession, AgentSe
 const SESSIONS = [0, 1, 2, 3, 4, 5];
 const TURNS = [1, 2, 3, 4, 5];
 
-test('what one process says is settled can be read from the other one, whether that follows the session or not', async () => {
+test('events settled in one process can be read from the other one, whether that follows the session or not', async () => {
   await Promise.all(
     SESSIONS.map(async (n) => {
       const name = `settled${n}`;
@@ -103,7 +103,7 @@ test('a message to an idle session is seen by the other process as soon as it is
   );
 });
 
-test('a call that one process tells of can be answered through the other one, which is about to hear of it', async () => {
+test('a call that one process shows can be answered through the other one, which is about to receive it', async () => {
   const lookup = { name: 'lookup', description: 'looks it up', input_schema: { type: 'object' } };
   const result = (tool_req: ToolCallRequest) => ({ kind: 'tool_result', tool_req, result: 1 });
   await Promise.all(
@@ -113,7 +113,7 @@ test('a call that one process tells of can be answered through the other one, wh
       let [here, there] = await begin(n, { agent: agentNamed(name, { tools: [lookup] }), messages: 'Look.' });
       for (const turn of TURNS) {
         const known = (await there.drain()).length;
-        // It follows the turn, and may hear of the call later.
+        // It follows the turn, and may receive the call later.
         const waiting = there.changes(`from_index=${known}&wait_for_seconds=5`);
         const call = await pendingCall(here, `call${turn}`);
         expect((await there.post('tool_results', result(call))).status, `call ${turn} of session ${n}`).toBe(202);

@@ -71,10 +71,10 @@ function gate(text: string) {
   );
 }
 
-test('each change of the status is told once, in order, with the status before it', async () => {
+test('each change of the status is sent once, in order, with the status before it', async () => {
   const to = await receiver();
   await register(to.url);
-  // What happens before the catalog is written again is one change: each answer awaits that the one before was told.
+  // Changes before the next write to the catalog are one change: each answer waits until the one before was sent.
   let id = '';
   const after = (count: number, answer: (call: ModelCall) => unknown) => async (call: ModelCall) => {
     await eventually(() => expect(toldOf(to, id)).toHaveLength(count));
@@ -126,7 +126,7 @@ test('each change of the status is told once, in order, with the status before i
   });
 });
 
-test('webhooks are not told of runs', async () => {
+test('webhooks get nothing about runs', async () => {
   const to = await receiver();
   await register(to.url);
   server.model.script('of-a-run', say('Done.'), say('Done.'));
@@ -139,7 +139,7 @@ test('webhooks are not told of runs', async () => {
   expect(new Set(received(to).map(({ data }) => data.session_id))).toEqual(new Set([session.id]));
 });
 
-test('the statuses of a sub-agent are told, to its end', async () => {
+test('the statuses of a sub-agent are sent, to its end', async () => {
   const to = await receiver();
   await register(to.url);
   server.model.script('asker', use({ name: 'delegate', args: { agent: 'helper', task: 'Help.' } }), say('Helped.'));
@@ -153,7 +153,7 @@ test('the statuses of a sub-agent are told, to its end', async () => {
   }
 });
 
-/** Until webhooks are told so, nothing else depends on it. */
+/** Until webhooks get it, nothing else depends on it. */
 async function endIdleTimeout({ id }: AgentSession): Promise<void> {
   const idle = server.database.rows
     .updateTable('session_requests')
@@ -164,7 +164,7 @@ async function endIdleTimeout({ id }: AgentSession): Promise<void> {
   await eventually(async () => expect((await idle.executeTakeFirst()).numUpdatedRows).toBe(1n));
 }
 
-test('the end of an idle timeout is told once, unless a message has come before', async () => {
+test('the end of an idle timeout is sent once, unless a message has come before', async () => {
   const to = await receiver();
   await register(to.url);
   const answer = gate('Two.');
@@ -194,7 +194,7 @@ test('the end of an idle timeout is told once, unless a message has come before'
   await told('pending', 'running', 'idle', 'running', 'idle', 'completed', 'running', 'idle');
 });
 
-test('a pause on request is told while the turn runs, and so is its end', async () => {
+test('a pause on request is sent while the turn runs, and so is its end', async () => {
   const to = await receiver();
   await register(to.url, { enabled_events: ['session.status_updated'] });
   const step = held(
@@ -220,7 +220,7 @@ test('a pause on request is told while the turn runs, and so is its end', async 
   await eventually(() => expect(toldOf(to, session.id).slice(-2)).toEqual(['running', 'idle']));
 });
 
-test('cancellations are told: of a running session with the end of its turn, of an idle one at once', async () => {
+test('cancellations are sent: of a running session with the end of its turn, of an idle one at once', async () => {
   const to = await receiver();
   await register(to.url);
   const answer = gate('Never read.');
@@ -254,7 +254,7 @@ test('cancellations are told: of a running session with the end of its turn, of 
   await eventually(() => expect(toldOf(to, empty.id)).toEqual(['idle', 'interrupted']));
 });
 
-test('sessions of the Sessions API are told of, too, and its webhooks hear nothing new', async () => {
+test('changes of sessions of the Sessions API are sent, too, and its webhooks get nothing new', async () => {
   const to = await receiver();
   const other = await receiver();
   await register(to.url);
@@ -278,7 +278,7 @@ test('sessions of the Sessions API are told of, too, and its webhooks hear nothi
   }
 });
 
-test('messages that follow each other quickly are told in order', async () => {
+test('messages that follow each other quickly are sent in order', async () => {
   const to = await receiver();
   await register(to.url);
   const session = await AgentSession.create(ann, { agent: agentNamed('quick'), messages: 'Hi', idle_timeout_s: 600 });
@@ -292,7 +292,7 @@ test('messages that follow each other quickly are told in order', async () => {
   await eventually(() => expect(toldOf(to, session.id)).toEqual(told));
 });
 
-test('what was committed before a stop is delivered after it, each change once', async () => {
+test('changes that were committed before a stop are delivered after it, each once', async () => {
   const to = await WebhookReceiver.prepare();
   onTestFinished(() => to.stop());
   await register(to.url);
@@ -308,7 +308,7 @@ test('what was committed before a stop is delivered after it, each change once',
   await eventually(() => expect(toldOf(to, idle.id)).toEqual(['pending', 'running', 'idle', 'completed']));
 });
 
-test('a server that is killed after each message tells what follows, and repeats at most that message', async () => {
+test('a server that is killed after each message sends what follows, and repeats at most that message', async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-webhooks-'));
   const model = await ScriptedModel.start();
   const to = await receiver();
@@ -518,7 +518,7 @@ test('a ping says why there is no answer, and does not reach private addresses u
   expect(to.requests).toEqual([]);
 });
 
-test('a deleted session is not told of', async () => {
+test('nothing is sent about a deleted session', async () => {
   const to = await WebhookReceiver.prepare();
   onTestFinished(() => to.stop());
   await register(to.url);

@@ -74,7 +74,7 @@ describe('a command', () => {
     expect(await commandsOf(code)).toMatchObject({ texts: [text], exit: 'ok' });
   });
 
-  it('of pip is one of Python, which knows the interpreter of the kernel', async () => {
+  it('of pip is one of Python, with the interpreter of the kernel', async () => {
     const { texts } = await commandsOf('name = "requests"\n%pip install {name}==1');
     expect(texts).toEqual(['python -m pip install requests==1']);
   });

@@ -238,7 +238,7 @@ async function untilRunning(chat: Chat): Promise<void> {
   });
 }
 
-/** What those with `view=full` read about the kernels that have replaced another one. */
+/** The records with `view=full` about the kernels that have replaced another one. */
 async function restarts(chat: Chat): Promise<object[]> {
   const events: { event: { type: string } }[] = await server.api.list(`${chat.path}/events?view=full`);
   return events.flatMap(({ event }) => (event.type === 'kernel.restarted' ? event : []));

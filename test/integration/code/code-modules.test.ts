@@ -49,7 +49,7 @@ beforeEach(async () => {
 
 afterEach(() => rm(folder, { recursive: true }));
 
-/** What code prints as JSON. The tool of a schema is `mcptools.lab.tool`. */
+/** The value that code prints as JSON. The tool of a schema is `mcptools.lab.tool`. */
 async function printed(tools: CodeTool[] | object, code: string): Promise<unknown> {
   const all = Array.isArray(tools) ? tools : [{ server: 'lab', name: 'tool', inputSchema: tools }];
   await replaceFolders(folder, [TOOLS_PACKAGE], codeModules(all as CodeTool[]).files);

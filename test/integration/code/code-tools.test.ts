@@ -63,7 +63,7 @@ interface Found {
   path: string;
 }
 
-/** What the tools of a turn have answered, in which the model calls them one after the other. */
+/** The results of the tools of a turn, in which the model calls them one after the other. */
 async function answers(chat: Chat, calls: { name: string; args: object }[]): Promise<Frame[]> {
   chat.script(...calls.map((call, i) => use({ ...call, id: `c${i}` })), say('done'));
   return chat.turn('go').done;
@@ -212,7 +212,7 @@ test.concurrent('a rule of a session changes which tools ask', async ({ expect: 
   expected(body.data).toMatchObject([{ name: 'create_order', asks: false }, { name: 'find' }]);
 });
 
-test.concurrent('code that imports a tool of a server that is not available is told why', async ({
+test.concurrent('code that imports a tool of a server that is not available gets the reason', async ({
   expect: expected,
 }) => {
   const gone = await TestMcpServer.start({ tools: [{ name: 'send', handler: () => 'sent' }] });

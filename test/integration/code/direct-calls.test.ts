@@ -65,12 +65,12 @@ function agent(more: object = {}, { asked = [] as string[], url = lab.url } = {}
 
 const isOfCode = (threadId: string): boolean => threadId.startsWith('code_');
 
-/** What a server was called with, of the calls whose argument begins so. */
+/** The arguments of the calls to a server whose argument begins so. */
 function callsOf({ calls }: TestMcpServer, prefix: string): string[] {
   return calls.flatMap(({ tool, arguments: { of } }) => (String(of).startsWith(prefix) ? `${tool} ${String(of)}` : []));
 }
 
-/** What the last turn of a session has spent time on. */
+/** The spans of the last turn of a session. */
 async function spansOf(chat: Chat): Promise<WireSpan[]> {
   const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
   return server.api.list<WireSpan>(`${chat.path}/turns/${turns[0]?.id}/timeline`);
@@ -183,7 +183,7 @@ test.concurrent('a turn that is paused begins no more calls of its code, until i
   const begun = Promise.withResolvers<void>();
   looks.set('f', async () => begun.resolve());
   chat.script(
-    // More than one piece has, with which the turn hears of them at the latest.
+    // More calls than one piece has: its end brings them to the turn at the latest.
     cell(`${IMPORTS}${CALL('look', '"f"')}\nfor n in range(60): ${CALL('slow_note', 'f"f-{n}"')}`),
     say('done'),
   );

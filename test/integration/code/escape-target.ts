@@ -8,7 +8,7 @@ import path from 'node:path';
 import type { Wall } from '../../../src/features/code/kernel/wall.ts';
 import { openSandbox, type TestSandbox } from '../../support/kernels.ts';
 
-/** What attempts aim at: things of this machine that any user may use, so that only the wall protects them. */
+/** The targets of attempts: things of this machine that any user may use, so that only the wall protects them. */
 export interface EscapeTarget {
   /** For the kernel, as JSON. */
   forKernel: string;

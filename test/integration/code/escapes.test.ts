@@ -10,7 +10,7 @@ const TIMEOUT_MS = 20_000;
 // The first test run on a machine builds it.
 beforeAll(async () => void (await kernelPython()), BUILDS_PYTHON);
 
-/** What an attempt has printed. Its last line is whether it succeeded. */
+/** The output of an attempt. Its last line is whether it succeeded. */
 async function attempt(kernel: Kernel, escape: Escape): Promise<string> {
   const running = kernel.run({ id: escape.id, code: cellOf(escape) }, { timeoutMs: TIMEOUT_MS, onOutput: () => {} });
   const end = await endOf(running);

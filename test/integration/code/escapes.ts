@@ -5,7 +5,7 @@ export interface Escape {
   code: string;
 }
 
-/** What attempts use: `T` has the targets of `escape-target.ts`. */
+/** Code that attempts share: `T` has the targets of `escape-target.ts`. */
 export const PREAMBLE = `
 import ctypes, errno, fcntl, json, os, platform, resource, signal, socket, stat, struct, subprocess, sys, time
 T = json.loads(os.environ["TARGET"])

@@ -182,7 +182,7 @@ describe.each(['sandbox', 'confined'] as const)('behind the wall %s', (name) => 
     expect(end).toMatchObject({ exit: 'died', kernelEnd: { reason: 'died' } });
   });
 
-  it('a flood of bytes is bounded, and other kernels go on', async () => {
+  it('a flood of bytes is bounded, and other kernels continue', async () => {
     const [flooding, other] = await Promise.all([sandbox.startKernel(), sandbox.startKernel()]);
     const flood = run(flooding, 'import os\nchunk = b"x" * 65536\nwhile True: os.write(1, chunk)', 1500);
     expect(textOf(await run(other, '"calm"'))).toBe("'calm'\n");

@@ -178,7 +178,7 @@ test.concurrent('code that asks, and calls a tool that asks, waits twice', async
   expected(done.at(-1)).toMatchObject({ state: { status: 'done', output: { content: 'done' } } });
 });
 
-test.concurrent('what a person edits of a call of code is what its tool gets, and all of it is in the log', async ({
+test.concurrent('the edits of a person to a call of code are what its tool gets, and all of it is in the log', async ({
   expect: expected,
 }) => {
   const chat = await server.chat({ spec: agent(['@all']) });
@@ -309,7 +309,7 @@ test.concurrent('the tools are not offered to the model, and code without them h
   expected(effectsOf(['g-1'])).toEqual([]);
 });
 
-test.concurrent('a turn that waits goes on with the code when a person has decided', async ({ expect: expected }) => {
+test.concurrent('a turn that waits resumes the code when a person has decided', async ({ expect: expected }) => {
   const chat = await server.chat({ spec: { ...agent(['@all']), config: { pause: 'wait' } } });
   chat.script(cell(ADD('h-1')), say('done'));
   const running = chat.turn('go');
@@ -392,7 +392,7 @@ async function readOneByOne(path: string): Promise<Frame[]> {
   return frames;
 }
 
-test.concurrent('what is allowed for code whose kernel has died meanwhile is not executed', async ({
+test.concurrent('a call that is allowed for code whose kernel has died meanwhile is not executed', async ({
   expect: expected,
 }) => {
   const chat = await server.chat({ spec: agent(['@all']) });
@@ -457,7 +457,7 @@ test.concurrent('the time that a tool takes counts against the time limit of a c
   expected(effectsOf(['p-1'])).toEqual(['slow_add p-1']);
 });
 
-test.concurrent('what code calls after its time limit is refused, and begins no thread', async ({
+test.concurrent('a call of code after its time limit is refused, and begins no thread', async ({
   expect: expected,
 }) => {
   const chat = await server.chat({ spec: agent() });
@@ -482,7 +482,7 @@ async function past(ms: number): Promise<{ waitedFor: number }> {
 const CAUGHT = (id: string) =>
   `from mcptools import ApprovalTimeoutError\ntry:\n  ${ADD(id).replace('\n', '\n  ')}\nexcept ApprovalTimeoutError:\n  print("late")`;
 
-test.concurrent('a call that nobody decides on in time expires while its turn waits', async ({ expect: expected }) => {
+test.concurrent('a call without a decision in time expires while its turn waits', async ({ expect: expected }) => {
   const spec = { ...agent(['@all'], { approval_timeout_seconds: 1 }), config: { pause: 'wait' as const } };
   const chat = await server.chat({ spec });
   const events = await cellTurn(chat, [CAUGHT('late-1')]);

@@ -64,7 +64,7 @@ async function untilBusy({ path }: Chat): Promise<void> {
   });
 }
 
-/** Until the code of a turn goes on after a call. */
+/** Until the code of a turn resumes after a call. */
 async function untilGoneOn({ path }: Chat, turnId: string): Promise<void> {
   await eventually(async () => {
     const { data } = await server.api.get(`${path}/turns/${turnId}/timeline`);
@@ -91,7 +91,7 @@ test.concurrent('a cell that runs is interrupted, and its turn continues', async
   expected(await interrupt(chat)).toMatchObject(NOTHING);
 });
 
-test.concurrent('code that has gone on after a call is interrupted, with what it has printed', async ({
+test.concurrent('code that has resumed after a call is interrupted, with what it has printed', async ({
   expect: expected,
 }) => {
   const chat = await server.chat({ spec: FREE });
@@ -105,7 +105,7 @@ test.concurrent('code that has gone on after a call is interrupted, with what it
   expected(await running.end()).toMatchObject({ status: 'done', output: { content: 'done' } });
 });
 
-test.concurrent('code that waits for a decision in a running turn is interrupted, and nobody decides any more', async ({
+test.concurrent('code that waits for a decision in a running turn is interrupted, and no decision is accepted', async ({
   expect: expected,
 }) => {
   const chat = await server.chat({ spec: agent(['@all'], { pause: 'wait' }) });

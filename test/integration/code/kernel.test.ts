@@ -49,7 +49,7 @@ describe('a hidden value', () => {
       const live: OutputPart[] = [];
       const end = await run(kernel, code, { onOutput: (part) => live.push(part) });
       all.push(JSON.stringify([live, end]));
-      // What it has started writes before the next cell.
+      // Work that it has started writes before the next cell.
       if (code.includes('late')) await sleep(2_000);
     }
     await kernel.stop('the test has ended');
@@ -313,7 +313,7 @@ describe('the end of a kernel', () => {
     expect(await kernel.ended).toMatchObject({ reason: 'died' });
   });
 
-  it('tells where native code has crashed', async () => {
+  it('reports where native code has crashed', async () => {
     const kernel = await sandbox.startKernel();
     const end = await run(kernel, 'import ctypes; ctypes.string_at(0)');
     expect(end).toMatchObject({ exit: 'died', kernelEnd: { reason: 'died' } });

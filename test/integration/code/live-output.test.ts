@@ -50,7 +50,7 @@ test('readers get the output of a cell before it ends, also those that connect m
     expect([textOn('stdout'), textOn('stderr')]).toEqual(['first\n', 'second\n']);
     for (const { id, tool_call_id: call } of deltas) expect([id, call]).toEqual([response?.id, response?.tool_call_id]);
   }
-  // Clients that do not know the type would fail.
+  // Clients that do not support the type would fail.
   expect(deltasIn(fromOther)).toEqual([]);
   const listed = await server.api.list<Frame>(`${turn}/events?view=full`);
   expect(listed.map(({ type }) => type)).not.toContain('tool.response.delta');
@@ -59,7 +59,7 @@ test('readers get the output of a cell before it ends, also those that connect m
   expect(folded(all)).toContainEqual(expect.objectContaining({ id, content }));
 });
 
-test('a stream that is cut within an output goes on with all of it', async () => {
+test('a stream that is cut within an output continues with all of it', async () => {
   const chat = await server.chat({ spec: GATED });
   chat.script(gatedBy(`print("first")\n${GATE('a')}\nprint("second")\n${GATE('b')}`, 'a', 'b'), say('done'));
   const cut = fullTurn(chat);

@@ -44,7 +44,7 @@ afterAll(async () => {
 });
 
 const CALLS = 500;
-/** Of these, so many are made one after the other. */
+/** So many of these are made one after the other. */
 const ALONE = 52;
 
 test('500 calls of one cell have one effect each, in the runs of one turn, and lists have all of them', async () => {

@@ -41,7 +41,7 @@ afterAll(() => {
   web.close();
 });
 
-/** What may be reached of the network, where private addresses are allowed unless it is said. */
+/** The reachable parts of the network, where private addresses are allowed unless stated otherwise. */
 function allowing(hosts: string[], { allowPrivate = true } = {}) {
   const host = new HostNetwork({ maximum: 'any', allowPrivate: () => allowPrivate, log });
   return new SandboxNetwork(host, os.tmpdir()).allowing(hosts);

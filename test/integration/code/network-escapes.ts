@@ -1,4 +1,4 @@
-/** What attempts use. `T` has the targets, and the environment names the proxy. */
+/** Code that attempts share. `T` has the targets, and the environment names the proxy. */
 export const NETWORK_PREAMBLE = `
 import json, os, socket, urllib.request
 T = json.loads(os.environ["TARGET"])

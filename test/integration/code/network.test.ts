@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const agent = (...allow: string[]) => ({ code_actions: { approvals: 'allow' as const, network: { allow } } });
 
-/** Fetches by libraries and programs that know nothing of Everturn. */
+/** Fetches by libraries and programs without any support for Everturn. */
 const FETCHES = [
   'import urllib.request\nprint(urllib.request.urlopen("http://localhost/from-code", timeout=20).read().decode())',
   '!curl --silent --show-error http://localhost/from-curl',

@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-test('without a wall no code runs, and agents that act in code are told what is missing', async () => {
+test('without a wall no code runs, and the error for agents that act in code names what is missing', async () => {
   const name = newId('req');
   // It starts the host, which has not looked for its wall yet.
   await server.api.putAgent(name, { model: { name }, ...FREE });

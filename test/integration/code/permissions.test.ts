@@ -72,7 +72,7 @@ async function refusal(chat: Chat, input: object[]): Promise<[number, string | u
   return [status, body.error?.code, body.error?.param];
 }
 
-test.concurrent('what is decided is shown on the approval, with the rule that would decide it', async () => {
+test.concurrent('each action is shown on its approval, with the rule that would decide it', async () => {
   const chat = await server.chat({ spec: { code_actions: {}, ...onTestServer } });
   const calls = use(
     { name: 'ipython', args: { code: 'print(1)' } },
@@ -151,7 +151,7 @@ test.concurrent('a rule of the agent that denies holds against one of the sessio
   expect(outcomesIn(await turn(chat, write('a'), write('secret/a')))).toEqual(['succeeded', 'failed']);
 });
 
-test.concurrent('what approvals deny is lifted by rules of the agent alone', async () => {
+test.concurrent('a denial by approvals is lifted by rules of the agent alone', async () => {
   const chat = await server.chat({
     spec: {
       code_actions: {

@@ -25,7 +25,7 @@ let server: ServerProcess;
 let lab: TestMcpServer;
 /** Ends the call of `slow_add` that runs. */
 let endSlow: () => void = () => undefined;
-/** What the calls of `note` wait for, by their arguments. */
+/** The promises that the calls of `note` wait for, by their arguments. */
 const notes = new Map<string, Promise<void>>();
 
 // The first test run on a machine builds it.
@@ -151,7 +151,7 @@ const call = (tool: string, sku: string) =>
 /** The calls with this argument that have reached the server. */
 const effects = (sku: string): string[] => lab.calls.flatMap((one) => (one.arguments['sku'] === sku ? one.tool : []));
 
-/** Resolves when the code of a turn goes on after a call. */
+/** Resolves when the code of a turn resumes after a call. */
 async function untilGoneOn({ path: session }: Session, turnId: string): Promise<void> {
   await eventually(async () => {
     const { data } = await server.api.get(`${session}/turns/${turnId}/timeline`);
@@ -159,7 +159,7 @@ async function untilGoneOn({ path: session }: Session, turnId: string): Promise<
   });
 }
 
-/** What a turn that has ended asks about. */
+/** The calls that an ended turn asks about. */
 async function asked({ path: session }: Session, turnId: string): Promise<object[]> {
   return eventually(async () => {
     const { data } = await server.api.get(`${session}/turns/${turnId}`);
@@ -183,7 +183,7 @@ const reads = (prefix: string, count: number): string =>
 
 const SNAPSHOT: Partial<AgentSpec> = { code_actions: { approvals: 'allow', kernel: { state: 'snapshot' } } };
 
-/** What happens while API and worker are down. */
+/** Called while API and worker are down. */
 const whileDown: (() => void)[] = [];
 
 const apiAndWorkerKilled: Record<string, Scenario> = {

@@ -31,7 +31,7 @@ async function sessionWithSandbox(spec: object = {}): Promise<{ path: string; sa
   return { path: `/v1/agents/sessions/${session_id}`, sandbox: `/v1/agents/sandbox/${row.id}/file?path=a` };
 }
 
-/** What each caller gets: the status, or the code of an error. */
+/** The result of each caller: the status, or the code of an error. */
 async function codes(path: string, method = 'GET', body?: string | object): Promise<Record<string, unknown>> {
   const answers = Object.entries({ ann, ...others }).map(async ([name, api]) => {
     const answer = await api.send(method, path, body);
@@ -40,7 +40,7 @@ async function codes(path: string, method = 'GET', body?: string | object): Prom
   return Object.fromEntries(await Promise.all(answers));
 }
 
-test('those who may read a session may read its sandbox and its files; for others there is none', async () => {
+test('callers who may read a session may read its sandbox and its files; for others there is none', async () => {
   const { path, sandbox } = await sessionWithSandbox();
   for (const readable of [`${path}/sandbox`, `${path}/workspace`, `${path}/code-tools`]) {
     expect(await codes(readable)).toEqual({ ann: 200, bob: 'session_not_found', boss: 200, admin: 200 });

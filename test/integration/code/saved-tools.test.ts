@@ -360,7 +360,7 @@ test('clients save, list, read and delete tools, which code imports', async () =
   expect(await send('DELETE', shared)).toEqual([403, 'forbidden']);
 });
 
-test('what is wrong with the code of a client is an exception where that is imported, and stops no other tool', async () => {
+test('an error in the code of a client is an exception where that is imported, and stops no other tool', async () => {
   const name = await agent({ approvals: 'allow' }, { mcp_servers: FOR_CODE });
   const path = `/v1/agents/${name}/code-tools`;
   const { description, api, impl } = TOOL;

@@ -18,7 +18,7 @@ afterAll(() => server.stop());
 const ASKS: Partial<AgentSpec> = { code_actions: { approvals: { code: 'allow', shell: 'ask' } } };
 const FREE: Partial<AgentSpec> = { code_actions: { approvals: 'allow' } };
 
-/** What people see of the calls that a turn asks about. */
+/** The actions that people see of the calls that a turn asks about. */
 function actionsIn(events: Frame[]) {
   return events.flatMap((event) =>
     event.type === 'tool.approval_required' ? event.tool_calls.map(({ action }) => action) : [],

@@ -365,7 +365,7 @@ function emptyRow(): SnapshotRow {
   return { snapshot: undefined, held: [] };
 }
 
-/** @param generation what the conversation knows; 0: nothing */
+/** @param generation the last one in the conversation; 0: none */
 async function run(kernel: ThreadKernel, code: string, generation = 0): Promise<RanCell> {
   const ran = await kernel.run(cell(code, generation > 0 ? { known: { generation, isLost: false } } : {}));
   if ('calls' in ran) throw new Error('the cell has asked for calls');

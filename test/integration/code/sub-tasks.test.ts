@@ -62,7 +62,7 @@ const threadsIn = (events: Frame[]): Record<string, string> =>
     ),
   );
 
-/** What the model was given as results, in its last request. */
+/** The results in the last request to the model. */
 const resultsOf = (chat: Chat): unknown[] =>
   (chat.requests().at(-1)?.messages ?? []).filter(({ role }) => role === 'tool').map(({ content }) => content);
 

@@ -81,7 +81,7 @@ test('a kernel that is ended while it waits for a place does not run on', async 
   expect(await started[0]?.ended).toMatchObject({ reason: 'stopped' });
 });
 
-test('the cell after an idle time is not executed and is told what is lost, and the one after it runs', async () => {
+test('the cell after an idle time does not run, its result names what is lost, and the one after it runs', async () => {
   const { kernel } = threadKernel({ idleMs: 500 });
   expect(await kernel.run(cell('x = 1'))).toMatchObject({ generation: 1, end: { exit: 'ok' } });
   await expect.poll(() => kernel.state?.status).toBe('stopped');
@@ -101,7 +101,7 @@ test('a cell that is cancelled before it starts leaves the kernel to its idle ti
   await expect.poll(() => kernel.state?.status).toBe('stopped');
 });
 
-test('a kernel that is started ahead is told with its first cell, and one that ends before leaves its place', async () => {
+test('a kernel started early is reported with its first cell, and one that ends before leaves its place', async () => {
   const { kernel, seats, started } = threadKernel();
   await kernel.run(cell('x = 1'));
   await kernel.stop('reset');

@@ -84,7 +84,7 @@ interface Found {
   note: string;
 }
 
-/** What one turn of a new session finds, in which the model searches for each text, and the tools that it is then offered. */
+/** The results of one turn of a new session, whose model searches for each text, and the tools that it is then offered. */
 async function search(
   spec: Partial<AgentSpec>,
   ...queries: string[]
@@ -124,7 +124,7 @@ test('a tool that no word of the query matches is found by its meaning, and not 
   expect(lines).toEqual([]);
 });
 
-test('what matches by words stays, beside what matches by meaning', async () => {
+test('matches by words stay, beside matches by meaning', async () => {
   const { found } = await search(agent('hybrid'), 'order', 'purchase');
   expect(found[0]?.tools).toMatchObject([{ import: CREATE_ORDER }]);
   expect(found[1]?.tools).toMatchObject([{ import: CREATE_ORDER }]);
@@ -160,7 +160,7 @@ test('the check of an agent tries the model for embeddings if its tools are sear
   expect(await checks(agent('hybrid'))).toMatchObject([model, { ...small, ...failed }]);
 });
 
-// The last one: the server does not come back.
+// The last one: the server is not started again.
 test('without the server of the embeddings tools are found by words', async () => {
   await embeddings.stop();
   const { found, outcomes } = await search(agent('hybrid'), 'stock of the shop', 'inventory list');

@@ -49,7 +49,7 @@ test.concurrent('plots are files of the event, under names that no other branch 
     'images/call_1-2.png',
     expect.stringMatching(/^images\/call_1-1_\w{8}.png$/),
   ]);
-  // On a slow machine matplotlib says before them that it makes its list of fonts.
+  // On a slow machine matplotlib prints before them that it makes its list of fonts.
   const shown = '![call_1-1.png](images/call_1-1.png)\n![call_1-2.png](images/call_1-2.png)';
   expect(first?.content.slice(-shown.length)).toBe(shown);
   expect(second?.content).toContain(`(${paths[2]})`);

@@ -147,7 +147,7 @@ test('41: a run completes after its client has closed the connection, of a strea
     await model.reached;
     connection.close();
     await expect(connection.done).rejects.toThrow(/abort/i);
-    // The server hears of it before it has run another one.
+    // The server notices it before it has run another one.
     await agent([say('Hi.')]).run('Go');
     model.release();
     expect(await server.api.get(`/v1/runs/${id}?wait_seconds=30`)).toMatchObject({

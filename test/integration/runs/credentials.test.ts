@@ -10,7 +10,7 @@ import { inShort, RunAgent, textOfRun } from '../../support/runs.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
-/** What runs give to their MCP servers: the acceptance case 56 of the run API, and what it stands for. */
+/** The secrets that runs give to their MCP servers: the acceptance case 56 of the run API, and what it stands for. */
 
 const TOKEN = 'token-of-the-run-56789';
 
@@ -58,7 +58,7 @@ beforeAll(async () => {
     mcp: { tools, guard: guardOf('lab') },
     servers: { operated: { url: other.url, headers: { authorization: 'Bearer of-the-operator' } } },
     log: createLogger({ logLevel: 'trace' }, { write: (line: string) => void logged.push(line) }),
-    // What is not encrypted can be searched.
+    // Text that is not encrypted can be searched.
     env: { EVERTURN_ENCRYPTION_KEYS: '' },
   });
 }, 60_000);

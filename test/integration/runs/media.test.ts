@@ -8,7 +8,7 @@ import { resumeRefusal, RunAgent, RunStream } from '../../support/runs.ts';
 import { say, use, type Script } from '../../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
 
-/** What runs do with images, audio and sources. */
+/** Runs with images, audio and sources. */
 
 let folder: string;
 let server: TestServer;
@@ -183,7 +183,7 @@ test('a model that cannot speak is not asked to', async () => {
   expect(await voice.refusal('Go')).toEqual([422, 'feature_not_available', 'agent.audio']);
 });
 
-test('what needs a capability that the request denies its model is rejected', async () => {
+test('input that needs a capability that the request denies its model is rejected', async () => {
   const one = agent([], {});
   const model = {
     name: one.name,

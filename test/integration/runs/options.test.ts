@@ -7,7 +7,7 @@ import { calls, inShort, RunAgent, user } from '../../support/runs.ts';
 import { say, use, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
-/** The acceptance cases of the run API that are about what an agent may say of itself, by their numbers in the contract. */
+/** The acceptance cases of the run API that are about the options of an agent, by their numbers in the contract. */
 
 let server: TestServer;
 const noted: unknown[] = [];

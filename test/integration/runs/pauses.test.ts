@@ -235,7 +235,7 @@ test('31: a call that needs an approval runs once it is allowed, also with other
   expect(await server.api.list('/v1/agents/actions?status=decided')).toEqual([]);
 });
 
-test('a decision that is remembered holds for the later calls of its tool in the run', async () => {
+test('a remembered decision applies to the later calls of its tool in the run', async () => {
   const call = (name: string, id: string) => ({ name, id, args: { what: id } });
   const one = agent(
     [
@@ -301,7 +301,7 @@ test('40: a run that is cancelled while it waits', async () => {
   expect((await resumeRefusal(server, paused, { tool_results: [result('c1', 'late')] }))[1]).toBe('run_ended');
 });
 
-test('a server that asks the user is told that there is no answer: a run has nobody to ask', async () => {
+test('a server that asks the user gets a cancellation: a run has no user to ask', async () => {
   const one = agent([use({ name: 'ask', id: 'c1' }), say('Fine.')], { toolkits: [{ type: 'mcp', server: 'test' }] });
   const run = await one.run('Go');
   expect([run.status, ...inShort(run.output)]).toEqual(['completed', 'model c1', 'c1 completed', 'model']);

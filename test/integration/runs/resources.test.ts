@@ -79,7 +79,7 @@ test('57: the history of a run does not grow with the items that it was given', 
   expect(Math.abs(long - short)).toBeLessThan(1_000);
 });
 
-test('60: a run that is not waited for is running, and is gone once it is deleted', async () => {
+test('60: a run that is not waited for is running, and is not found once it is deleted', async () => {
   const one = agent([say('Later.')]);
   const started = await one.run('Go', { wait_seconds: 0 });
   expect(started).toMatchObject({ status: 'running', output: [] });

@@ -319,7 +319,7 @@ test('20: instructions have parts of the context, and precede the prompts of too
   expect(await agent([], params).refusal('Go')).toEqual([422, 'invalid_context', 'agent.instructions[0]']);
 });
 
-test('what a provider has signed goes back to it, from a client that runs the tools itself', async () => {
+test('signed parts of a provider are sent back to it, from a client that runs the tools itself', async () => {
   const details = [{ type: 'reasoning.encrypted', data: 'abc' }];
   const extra = { google: { thought_signature: 'def' } };
   const fn = { name: 'look', arguments: '{}' };

@@ -10,7 +10,7 @@ import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** Runs whose provider searches the web itself. */
 
-/** Google's adapter knows which of its models have a search; the others take any name. */
+/** Google's adapter lists which of its models have a search; the others take any name. */
 const MODEL = 'gemini-2.5-flash';
 
 const KINDS = SEARCHING.map(({ kind }) => kind);
@@ -67,7 +67,7 @@ test.each(SEARCHING)(
     const next = { agent, input: [...input, ...end.output, user('Sure?')] };
     const { body } = await server.api.send<Run>('POST', '/v1/runs', next);
     expect([body.status, textOfRun(body)]).toEqual(['completed', 'Yes.']);
-    // Google is not told what it has found.
+    // Google does not get what it has found.
     expect(JSON.stringify(endpoint?.requests[1]?.body).includes('colour of the sea')).toBe(kind !== 'google');
     const log = await server.api.get(`/v1/runs/${end.id}/events`);
     expect(JSON.stringify(log.data)).not.toContain('a.example');

@@ -36,7 +36,7 @@ export const ELSEWHERE = [
   { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
 ];
 
-/** What the blocks of a page show, where the page says more than that they succeed. */
+/** The results of the blocks of a page, where the page states more than that they succeed. */
 const SHOWN: Record<string, RegExp> = {
   'README.md': /tool\.approval_required[^]*Noted\.[^]*Counted to 8/,
   'docs/agents-api-v2.md': /\[session\] completed: Plant/,
@@ -49,7 +49,7 @@ const SHOWN: Record<string, RegExp> = {
 };
 
 let model: LocalServer;
-/** That of the pages that do not start a server themselves: a checkout after `npm start`, on a machine with Node 24. */
+/** For the pages that do not start a server themselves: a checkout after `npm start`, on a machine with Node 24. */
 let plain: Reader;
 
 /** For the file of tests that calls it: starts what its pages are checked with. */

@@ -16,7 +16,7 @@ import type { ApiClient } from '../api-client.ts';
 
 type Json = Record<string, unknown>;
 
-/** What a JSON block of a guide is, and how it is checked. */
+/** The kind of a JSON block of a guide, and how it is checked. */
 interface Kind {
   name: string;
   fits: (value: Json) => boolean;
@@ -26,7 +26,7 @@ interface Kind {
 
 const hasOnly = (value: Json, keys: string[]): boolean => Object.keys(value).every((key) => keys.includes(key));
 
-/** The JSON of the guides. Each block is of exactly one kind, which its fields tell. */
+/** The JSON of the guides. Each block is of exactly one kind, which its fields show. */
 export const JSON_KINDS: Kind[] = [
   {
     name: 'an agent, or some fields of one',

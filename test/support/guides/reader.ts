@@ -66,7 +66,7 @@ done
 /** Environment variables. */
 type Settings = Record<string, string>;
 
-/** What a reader of a guide has: a checkout, a terminal for the server, and one for the commands. */
+/** The tools of a reader of a guide: a checkout, a terminal for the server, and one for the commands. */
 export class Reader {
   readonly folder: string;
   readonly api: ApiClient;
@@ -137,7 +137,7 @@ export class Reader {
     }
     child.once('exit', () => {
       listening.reject(new Error(`the server has ended:\n${output}`));
-      // A block has killed it, and tells the reader to start it again.
+      // A block has killed it, and asks the reader to start it again.
       if (this.#server === server) this.serve(text, env).catch(() => undefined);
     });
     await listening.promise;

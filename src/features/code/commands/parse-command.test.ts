@@ -62,7 +62,7 @@ describe('a line is split into pieces', () => {
   });
 });
 
-describe('what may run more than it shows is opaque', () => {
+describe('a command that may run more than it shows is opaque', () => {
   it.each<[string, string[]]>([
     ['echo $(ls)', ['?echo $(ls)']],
     ['echo "$(ls)"', ['?echo "$(ls)"']],
@@ -256,7 +256,7 @@ describe('hostile text', () => {
     '${a//',
   ];
 
-  // The parser alone takes 4 s for some of them. What is measured is the processor's time, which other processes do not take.
+  // The parser alone takes 4 s for some of them. The measured time is the processor's, which other processes do not take.
   it.each([...fragments, ...more])('of many %j is bounded in time', (fragment) => {
     const start = process.cpuUsage();
     for (const size of [SIZE, 16_384]) {
@@ -319,7 +319,7 @@ describe('bash itself', () => {
       const executed = await executedBy(one.text);
       const known = one.words.map((words) => words?.join('\0'));
       for (const words of executed) expect(known, JSON.stringify(one.text)).toContain(words.join('\0'));
-      // What follows `||` runs only if something has failed, and nothing if a descriptor is not open.
+      // A command after `||` runs only if something has failed, and nothing if a descriptor is not open.
       if (!/\||>&/.test(one.text)) expect(executed, JSON.stringify(one.text)).toHaveLength(known.length);
     }
   });

@@ -97,7 +97,7 @@ test('a stale cell names what is lost, and at most 20 names', () => {
   expect([outcome, execution.exit, execution.generation]).toEqual(['failed', 'stale', 2]);
 });
 
-test('what was restored and what is lost are named: by a cell that runs, one that is stale, and one that ends its kernel', () => {
+test('restored and lost variables are named: by a cell that runs, one that is stale, and one that ends its kernel', () => {
   const restored = { names: ['a', 'b'], count: 2 };
   const as = 'as they were after the last cell that has succeeded';
   const restart = { reason: 'idle', restored, lost: [], lostCount: 0 } as const;

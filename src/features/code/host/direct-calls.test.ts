@@ -111,7 +111,7 @@ test('a server that keeps state for its connections is not called on one of the 
   expect(results).toMatchObject([{ content: '1' }]);
 });
 
-test('calls of code that is ended are cancelled, and those of a piece that is over are left to the turn', async () => {
+test('calls of code that is ended are cancelled, and those of a piece that ended are left to the turn', async () => {
   const over = AbortSignal.abort();
   const run = vi.fn((): Promise<CallOutcome> => Promise.resolve({ status: 'unknown', message: 'aborted' }));
   const direct = directCalls(run);

@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(parent, { recursive: true, force: true }));
 
-/** A process that makes a folder, says its name, and is killed. */
+/** A process that makes a folder, prints its name, and is killed. */
 const KILLED = `
   import { writeSync } from 'node:fs';
   import { makeHostFolder } from ${JSON.stringify(new URL('host-folder.ts', import.meta.url))};

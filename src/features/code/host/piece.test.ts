@@ -17,13 +17,13 @@ function message(calls: number, args = '{}'): ModelMessage {
   return messageOfCode({ id: 'm', at: '', threadId: 't', content: '', toolCalls, finishReason: 'tool_calls' });
 }
 
-/** Whether the piece is over, although its code runs on. */
+/** Whether the piece has ended, although its code still runs. */
 async function isOver(piece: Piece): Promise<boolean> {
   const over = piece.over.then(() => true);
   return Promise.race([over, Promise.resolve(false).then((none) => none)]);
 }
 
-test('a piece is over after 50 calls', async () => {
+test('a piece ends after 50 calls', async () => {
   const piece = new Piece(new AbortController().signal);
   for (let i = 0; i < 49; i++) piece.add([message(1)]);
   expect([await isOver(piece), piece.mayCall]).toEqual([false, true]);
@@ -32,7 +32,7 @@ test('a piece is over after 50 calls', async () => {
   expect(piece.records).toHaveLength(50);
 });
 
-test('a piece is over when its records are large', async () => {
+test('a piece ends when its records are large', async () => {
   const piece = new Piece(new AbortController().signal);
   piece.add([message(1, 'x'.repeat(50_000))]);
   expect(await isOver(piece)).toBe(false);
@@ -40,7 +40,7 @@ test('a piece is over when its records are large', async () => {
   expect(await isOver(piece)).toBe(true);
 });
 
-test('a piece is over 4 s after its first call, and what it runs then is aborted a second later', async () => {
+test('a piece ends 4 s after its first call, and what it runs then is aborted a second later', async () => {
   const piece = new Piece(new AbortController().signal);
   vi.advanceTimersByTime(60_000);
   piece.begin();

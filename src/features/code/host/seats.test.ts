@@ -61,7 +61,7 @@ test('a cell that is cancelled waits no longer', async () => {
   await expect(next).rejects.toThrow('stopped');
 });
 
-test('a cell that waits in vain is told so', async () => {
+test('a cell that waits in vain gets an error', async () => {
   const { take } = seatsOf({ capacity: 1, waitMs: 1 });
   await take('a', 'busy');
   await expect(take('b', 'next')).rejects.toThrow(NoSeat);

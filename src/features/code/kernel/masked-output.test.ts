@@ -18,7 +18,7 @@ function passed(parts: OutputPart[], flushes: boolean): { shown: OutputPart[]; o
   return { shown, output };
 }
 
-test('what is shown piece by piece is what is shown of the whole', () => {
+test('an output is shown piece by piece as it is shown as a whole', () => {
   const letters = fc.array(fc.constantFrom('a', 'b', 'c', 'd', 'ab', 'cd', 'x'), { minLength: 1 });
   const part = fc.record({
     channel: fc.constantFrom<OutputPart['channel']>('stdout', 'stdout', 'stdout', 'stderr'),

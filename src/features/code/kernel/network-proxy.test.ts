@@ -9,7 +9,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { isPrivateAddress } from '../../../lib/private-address.ts';
 import { NetworkProxy, type ProxyRules } from './network-proxy.ts';
 
-/** What names resolve to. */
+/** The addresses of names. */
 const dns = vi.hoisted(() => ({ addresses: [] as string[], lookups: [] as string[] }));
 
 vi.mock('node:dns', () => ({
@@ -103,7 +103,7 @@ test('a host is looked up once, and no other address is connected to', async () 
   const seen: string[] = [];
   const refuses = (address: string) => {
     seen.push(address);
-    // What the name resolves to from now on.
+    // The addresses of the name from now on.
     dns.addresses = ['127.80.4.44'];
     return false;
   };
@@ -114,7 +114,7 @@ test('a host is looked up once, and no other address is connected to', async () 
   expect([dns.lookups, seen]).toEqual([['ok.test'], [HERE]]);
 });
 
-test('a sandbox with too many connections is told so, and a place is free again once one is closed', async () => {
+test('a sandbox with too many connections gets an error, and a place is free again once one is closed', async () => {
   dns.addresses = [HERE];
   let free = 1;
   const take = () => {

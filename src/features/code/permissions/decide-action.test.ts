@@ -19,7 +19,7 @@ const shell = (text: string, more: { isOpaque?: boolean; commands?: string[] } =
 });
 const decide = (action: PermissionAction, ...rules: AppliedRule[]) => decisionByRules(action, rules, NOW)?.decision;
 
-test('of all rules that match, deny takes precedence over ask, and that over allow, whatever their order', () => {
+test('among all rules that match, deny takes precedence over ask, and that over allow, in any order', () => {
   const [allow, ask, deny] = [on('allow', '*'), on('ask', 'rm *'), on('deny', 'rm -r*')];
   expect(decide(shell('ls'), allow, ask, deny)).toBe('allow');
   expect(decide(shell('rm f'), allow, ask, deny)).toBe('ask');
@@ -33,7 +33,7 @@ test('a rule counts until it expires', () => {
   expect(decide(shell('ls'), until('2026-11-21T10:00:00.000Z'))).toBeUndefined();
 });
 
-test('it is known whether a rule of the agent matches', () => {
+test('a decision shows whether a rule of the agent matches', () => {
   const rules = [on('allow', 'git *', { isOfAgent: true }), on('allow', '*')];
   expect(decisionByRules(shell('git status'), rules, NOW)).toEqual({ decision: 'allow', isOfAgent: true });
   expect(decisionByRules(shell('ls'), rules, NOW)).toEqual({ decision: 'allow', isOfAgent: false });
@@ -53,7 +53,7 @@ test.each([
   expect(decide(shell(command), on('allow', pattern))).toBe(isAllowed ? 'allow' : undefined);
 });
 
-test('what is opaque is allowed by an equal rule or by *, and by none with other wildcards', () => {
+test('an opaque command is allowed by an equal rule or by *, and by none with other wildcards', () => {
   const piece = shell('cat a > b', { isOpaque: true });
   expect(decide(piece, on('allow', 'cat *'))).toBeUndefined();
   expect(decide(piece, on('allow', 'cat a > b'))).toBe('allow');

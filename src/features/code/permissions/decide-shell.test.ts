@@ -45,7 +45,7 @@ test('a script is allowed by an equal rule or by *, and denied by what it contai
   expect(decideScript(shellRule('allow', '*'), shellRule('deny', 'cat b'))).toBe('deny');
 });
 
-test('what the agent denies is not lifted by a rule of a user', () => {
+test('a denial of the agent is not lifted by a rule of a user', () => {
   const denying = { code_actions: { approvals: { shell: 'deny' } } };
   expect(decide(piece('git status'), [shellRule('allow', 'git *')], denying).decision).toBe('deny');
   expect(decide(piece('git status'), [shellRule('allow', 'git *', true)], denying).decision).toBe('allow');

@@ -21,7 +21,7 @@ test.each([
   expect(suggestedRule(shell(command))).toEqual({ action: 'shell', command: suggested });
 });
 
-test('what is opaque is its own rule', () => {
+test('an opaque command is its own rule', () => {
   expect(suggestedRule(shell('cat a > b', true))).toEqual({ action: 'shell', command: 'cat a > b' });
 });
 

@@ -31,7 +31,7 @@ test('an environment is removed when no process uses it, and no other file is', 
   expect(existsSync(unused ?? '')).toBe(false);
 });
 
-test('an environment that was just made is kept: its builder has not said yet that it uses it', async () => {
+test('an environment that was just made is kept: its builder has not recorded yet that it uses it', async () => {
   const [current, young] = ['a', 'b'].map(environment);
   await removeUnusedBeside(current ?? '');
   expect(existsSync(young ?? '')).toBe(true);

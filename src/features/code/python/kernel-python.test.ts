@@ -61,7 +61,7 @@ const NEEDED = { IPython: '', matplotlib: '', pandas: '', cloudpickle: '', pydan
 
 const REMEDY = 'install Python 3.10 or newer with its venv module, or set EVERTURN_KERNEL_PYTHON';
 
-test('a machine without Python is told so, in the log once', async () => {
+test('the error on a machine without Python is in the log once', async () => {
   const found = open({ env: { PATH: root }, retryMs: 1 });
   expect(found.state()).toEqual({ state: 'building' });
   const reason = `python3 is not on PATH: ${REMEDY}`;
@@ -103,7 +103,7 @@ test.each([
   ['no pandas', { ...NEEDED, pandas: 'raise ImportError("libfoo.so is missing")' }, /libfoo\.so is missing.*install/],
   ['no IPython', { pydantic: '', matplotlib: '', pandas: '' }, /No module named 'IPython'.*install IPython/],
   ['pydantic 1', { ...NEEDED, pydantic: 'VERSION = "1.10.2"' }, /pydantic is 1\.10\.2, and kernels need version 2/],
-])('the interpreter of the operator is told that it has %s', async (_, modules, reason) => {
+])('the interpreter of the operator is rejected if it has %s', async (_, modules, reason) => {
   const python = withModules(modules);
   await expect(open({ python }).ready()).rejects.toThrow(reason);
 });
@@ -135,7 +135,7 @@ test('a lock file of the operator that is missing or too large is named', async 
 
 // A virtual environment takes some seconds of processor time.
 test('a build ends when the server stops, and leaves nothing', { timeout: 300_000 }, async () => {
-  // An index that accepts connections and says nothing.
+  // An index that accepts connections and sends nothing.
   const index = createServer().listen(0, '127.0.0.1');
   onTestFinished(() => void index.close());
   await once(index, 'listening');

@@ -14,7 +14,7 @@ function tool(name: string, description = 'does something'): RankedTool {
 const TOOLS = ['create_invoice', 'list_customers', 'weather', 'send_mail'].map((name) => tool(name));
 const [INVOICE, , WEATHER, MAIL] = TOOLS;
 
-/** What a search has found, what was asked for, and what was logged. */
+/** The results of a search, the requests, and the log. */
 async function search(
   vectorOf: (text: string) => number[],
   {

@@ -18,7 +18,7 @@ import { readAll, WorkspaceFiles } from './workspace-files.ts';
 
 const isRoot = process.getuid?.() === 0;
 
-/** A user that the machine does not know, as the sandboxes of a host that is root have. */
+/** A user that the machine does not have, as the sandboxes of a host that is root have. */
 const SANDBOX = { uid: 61_234, gid: 61_234 };
 
 let root: string;

@@ -199,7 +199,7 @@ test('a file that has just changed is read again by the next save', async () => 
   expect(put).toEqual([3, 3]);
 });
 
-test('what was restored is not stored again by the next save', async () => {
+test('a restored file is not stored again by the next save', async () => {
   await write('a', 'text');
   await write('b/c', 'more');
   const saved = await state().save(undefined);
@@ -233,7 +233,7 @@ test('what exceeds the limits is named and not stored', async () => {
   });
 });
 
-test('of many files, as many as the limit are looked at, and the notice says so', async () => {
+test('as many files as the limit are looked at, and the notice says so', async () => {
   for (let index = 0; index < 30; index += 1) await write(`many/${index}`, 'x');
   await write('beside', 'x');
   const saved = await state({ limits: { maxBytes: 100, maxFiles: 10 } }).save(undefined);
@@ -244,7 +244,7 @@ test('of many files, as many as the limit are looked at, and the notice says so'
   expect((await entriesOf(saved))[0]).toMatchObject({ path: 'beside' });
 });
 
-test('what cannot be stored is named: pipes, names that are not Unicode, deep folders, long paths', async () => {
+test('files that cannot be stored are named: pipes, names that are not Unicode, deep folders, long paths', async () => {
   await write('a', 'x');
   execFileSync('mkfifo', [path.join(folder, 'pipe')]);
   await writeFile(Buffer.concat([Buffer.from(`${folder}/`), Buffer.from([0xff, 0x41])]), 'x');
@@ -378,7 +378,7 @@ test('the changes of a client are made, beside those of code', async () => {
   await writeFile(path.join(other, 'made/file'), 'made');
   await writeFile(path.join(other, 'blocked'), 'text');
   const after = await client.save(before);
-  // What code does meanwhile.
+  // The work of code meanwhile.
   await write('kept', 'changed');
   await mkdir(path.join(folder, 'blocked'));
   expect(await state().change(before, after)).toEqual([
