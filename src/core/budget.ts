@@ -58,9 +58,10 @@ export interface BudgetLeft extends Omit<BudgetAmounts, 'seconds'> {
 
 export function leftOf(limit: BudgetAmounts, spent: BudgetAmounts, now: number): BudgetLeft {
   const { seconds, ...rest } = limit;
+  const amounts: BudgetAmounts = rest;
   const left = Object.fromEntries(
     BUDGET_KINDS.flatMap((kind) => {
-      const amount = kind === 'seconds' ? undefined : rest[kind];
+      const amount = amounts[kind];
       return amount === undefined ? [] : [[kind, amount - (spent[kind] ?? Infinity)]];
     }),
   );

@@ -11,6 +11,7 @@ import {
   type Tip,
 } from './session.ts';
 import { SessionTurns } from './session-turns.ts';
+import { MAX_QUEUED } from './turn-queue.ts';
 
 const SESSION = 'ses_1';
 const NOW = Date.parse('2026-11-28T12:00:00.000Z');
@@ -87,6 +88,14 @@ test('a turn follows none, or one that it forks with what waits on that', () => 
   expect(refusal(turns(), fork, { ...forked, queued: { number: 1 } })).toBe('turn_not_found');
 });
 
+test('a turn that names the last one follows it with what waits on it, as the session knows that', () => {
+  const session = turns({ tip: { ...tip, pending: [pending] } });
+  expect(started(session, { previous: { turn: 'id', turnId: 'turn_3' }, input: [answer] }).start).toMatchObject({
+    previousTurnId: 'turn_3',
+    resumes: { pending: [pending] },
+  });
+});
+
 test('only an earlier turn that a command forks is inspected, and only if the command may create a turn', () => {
   const fork = { previous: { turn: 'id', turnId: 'turn_1' } } as const;
   expect(turns().forkOf(command(fork), NOW)).toBe('turn_1');
@@ -132,6 +141,7 @@ test('a command is carried out once: its turn may run, wait in the queue, or be 
   expect(mayExist({ turnId: 'turn_6' })).toBe(true);
   expect(mayExist({ turnId: 'turn_7' })).toBe(false);
   expect(mayExist({ turnId: 'turn_7', ...late })).toBe(true);
+  expect(mayExist({ turnId: 'turn_7', createdAt: new Date(NOW - COMMAND_LIFETIME_MS).toISOString() })).toBe(false);
   expect(turns({ newest: null }).mayExistAlready(command(), NOW)).toBe(false);
 });
 
@@ -159,6 +169,7 @@ test('whether the running turn has ended is found out for commands that do not c
   expect(running({ onRunning: 'reject' })).toBe('turn_3');
   expect(running({ onRunning: 'queue' })).toBe('turn_3');
   expect(running({ input: [answer] })).toBe('turn_3');
+  expect(running({ input: [{ type: 'user.message', content: 'x' }, answer] })).toBe('turn_3');
   expect(turns().mustHaveEnded(command({ input: [answer] }))).toBe(undefined);
 });
 
@@ -180,7 +191,7 @@ test('a queued turn has no place in the order of turns, and rises above all that
   const session = turns({ open: true, queue: queue.slice(1) });
   const { start, creation, undo } = started(session, { onRunning: 'queue', previous: { turn: 'none' } });
   expect(creation).toEqual({ turnId: 'turn_9', queued: { number: 4, isRoot: true } });
-  expect(start).toMatchObject({ sequence: 0, previousTurnId: null, queued: { number: 4 } });
+  expect(start).toMatchObject({ sequence: 0, previousTurnId: null, queued: { number: 4, position: 2 } });
   expect(session.state).toMatchObject({ newest: 'turn_9', tip, open: true });
   expect(session.known('turn_9')).toEqual(creation);
   undo();
@@ -189,6 +200,14 @@ test('a queued turn has no place in the order of turns, and rises above all that
     turnId: 'turn_9',
     queued: { number: 1 },
   });
+});
+
+test('a turn that the queue refuses neither waits in it nor runs', () => {
+  const session = turns({ open: true, queue });
+  expect(refusal(session, { onRunning: 'queue', previous: { turn: 'id', turnId: 'turn_1' } })).toBe('turn_running');
+  expect(session.state).toMatchObject({ tip, queue, newest: 'turn_6' });
+  const full = Array.from({ length: MAX_QUEUED }, (_, n) => ({ turnId: `turn_5${n}`, number: n }));
+  expect(refusal(turns({ open: true, queue: full }), { onRunning: 'queue' })).toBe('queue_full');
 });
 
 test('the queue advances one turn at a time; each follows the one before it, a root none', () => {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { modelMessage } from '../../test/support/model-message.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
 import { turnCreated } from './turn.ts';
 import type { InputItem } from './records/input.ts';
@@ -7,6 +8,7 @@ import { requestedSignIns } from './sign-ins.ts';
 
 const at = '2026-11-21T08:00:00.000Z';
 const message: InputItem[] = [{ type: 'user.message', content: 'hello' }];
+const answer: InputItem[] = [{ type: 'user.tool_response', threadId: 'main', toolCallId: 'c', content: 'x' }];
 const turn = (input: InputItem[]): UnsequencedRecord => turnCreated(turnStart({ input }));
 const requested = (id: string): UnsequencedRecord => ({
   kind: 'mcp.auth_required',
@@ -25,6 +27,12 @@ const connected: UnsequencedRecord = {
 test.each([
   ['before any request', [turn(message)], undefined],
   ['in a turn without input', [turn(message), requested('s1'), turn([])], { mayRepeat: true, isRecent: true }],
+  ['in a turn with an answer', [turn(message), requested('s1'), turn(answer)], { mayRepeat: true, isRecent: true }],
+  [
+    'behind a message of a model',
+    [turn(message), requested('s1'), modelMessage()],
+    { mayRepeat: true, isRecent: true },
+  ],
   ['in a turn with a message', [turn(message), requested('s1'), turn(message)], { mayRepeat: false, isRecent: true }],
   ['two turns later', [turn(message), requested('s1'), turn(message), turn([])], { mayRepeat: true, isRecent: false }],
   ['after the server was connected', [turn(message), requested('s1'), turn([]), connected, turn(message)], undefined],
