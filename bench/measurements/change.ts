@@ -11,5 +11,5 @@ export async function measureChange(
   before: string,
 ): ReturnType<typeof comparePair<'before', 'after'>> {
   const pair = await startPair(setting, { before: { env: {}, tree: before }, after: { env: {} } });
-  return comparePair(setting, pair, { first: 'before', second: 'after', rounds: 20 });
+  return comparePair(setting, pair, { first: 'before', second: 'after', rounds: 10 });
 }
