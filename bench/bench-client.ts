@@ -163,7 +163,7 @@ export class BenchClient {
       if (turn.state.status === 'done') return turn;
       if (turn.state.status !== 'running') throw new Error(`a turn ended as ${JSON.stringify(turn.state)}`);
       // Polled seldom, so that it does not slow the turn.
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      await sleep(300);
     }
   }
 

@@ -29,15 +29,20 @@ export async function startBench(setting: Setting, start: (setting: Setting) => 
   const baseline = await Baseline.start(temporal, native, deployment.temporal.namespace);
   setting.cleanup.push(() => baseline.stop());
 
-  const client = new BenchClient(deployment.url, temporal);
-  await client.putAgents();
   setting.say('warming up');
   await baseline.run(40);
+  return { setting, deployment, client: await warmClient(deployment, temporal), temporal, baseline };
+}
+
+/** A client of a deployment that has run steps of each kind. */
+export async function warmClient({ url }: Deployment, temporal: Client): Promise<BenchClient> {
+  const client = new BenchClient(url, temporal);
+  await client.putAgents();
   await client.timeOfSteps(20);
   await client.timeOfSteps(20, { agent: 'noting' });
   await client.timeOfSteps(20, { agent: 'stdio' });
   await client.timeOfSteps(20, { reader: true });
-  return { setting, deployment, client, temporal, baseline };
+  return client;
 }
 
 export async function connect({ temporal }: Deployment, { cleanup }: Setting): Promise<Client> {

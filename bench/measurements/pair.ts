@@ -1,5 +1,5 @@
-import { connect } from '../bench.ts';
-import { BenchClient, firstDelta } from '../bench-client.ts';
+import { connect, warmClient } from '../bench.ts';
+import { type BenchClient, firstDelta } from '../bench-client.ts';
 import type { Deployment } from '../deployment.ts';
 import type { Setting } from '../setting.ts';
 import { alternate, rate, round } from '../statistics.ts';
@@ -19,15 +19,7 @@ export async function comparePair<First extends string, Second extends string>(
   { first, second, rounds }: { first: First; second: Second; rounds: number },
 ): Promise<Record<string, Cost<First, Second>>> {
   const temporal = await connect(pair[first], setting);
-  const clientOf = async ({ url }: Deployment): Promise<BenchClient> => {
-    const client = new BenchClient(url, temporal);
-    await client.putAgents();
-    await client.timeOfSteps(20, { reader: true });
-    await client.timeOfSteps(20, { agent: 'noting' });
-    await client.timeOfSteps(20, { agent: 'stdio' });
-    return client;
-  };
-  const [one, other] = [await clientOf(pair[first]), await clientOf(pair[second])];
+  const [one, other] = [await warmClient(pair[first], temporal), await warmClient(pair[second], temporal)];
   const compare = async (what: string, times: number, work: (client: BenchClient) => Promise<number>) => {
     setting.say(`${what}, ${times} times each`);
     const medians = await alternate(times, { one: () => work(one), other: () => work(other) });
