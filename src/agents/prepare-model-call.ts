@@ -81,11 +81,11 @@ export async function prepareModelCall(
     loadingSpec.then(textsOf),
     records,
   ]);
-  const placed = indexedTranscript(all, threadId);
-  const conversation = placed.map(({ item }) => item);
+  const indexed = indexedTranscript(all, threadId);
+  const conversation = indexed.map(({ item }) => item);
   const compacted = compactedBy(all, threadId);
   const step: ModelStep = { call, spec, records: all, compacted, signal };
-  let shown = { items: placed, files: NO_FILES };
+  let shown = { items: indexed, files: NO_FILES };
   for (const part of parts) shown = { ...shown, ...(await part.conversation?.(shown.items, step)) };
   let servers: RequestedSignIns = { signIns: [], unavailable: toolset.unavailable };
   for (const part of call.mayWait && !isForced ? parts : []) servers = (await part.signIns?.(servers, step)) ?? servers;

@@ -116,9 +116,9 @@ export class Archive extends Store {
       return { ordinal, record: parse(this.cipher.openText(record, aadForRecord(turnId, ordinal))) };
     } catch (error) {
       if (!(error instanceof SyntaxError || error instanceof DecryptionFailed)) throw error;
-      const place = await this.#placeOf(row);
-      const lost = lostRecord(place);
-      const { sessionId } = place;
+      const damaged = await this.#damagedRecord(row);
+      const lost = lostRecord(damaged);
+      const { sessionId } = damaged;
       const fields = { sessionId, turnId, recordId: lost.id, ordinal, err: error };
       this.#losses.warn(
         `${turnId}/${ordinal}`,
@@ -129,7 +129,7 @@ export class Archive extends Store {
     }
   }
 
-  async #placeOf({ turn_id: turnId, ordinal }: ArchiveRow): Promise<DamagedRecord> {
+  async #damagedRecord({ turn_id: turnId, ordinal }: ArchiveRow): Promise<DamagedRecord> {
     const row = await this.db
       .selectFrom('turns')
       .innerJoin('sessions', 'sessions.id', 'turns.session_id')

@@ -24,7 +24,7 @@ import { RunningTurns } from './running-turns.ts';
 import { restoreEntries, restoreRecord } from './restore-records.ts';
 import {
   ARCHIVE_PAGE,
-  archivedPlace,
+  archivedTurn,
   EndedLog,
   LiveLog,
   type BackwardsOptions,
@@ -256,7 +256,7 @@ export class TurnLogReader {
       const read = isLong ? undefined : await archive.readAll(batch.map(({ id }) => id));
       for (const row of batch) {
         const entries = read?.get(row.id);
-        const archived = archivedPlace(row);
+        const archived = archivedTurn(row);
         const turn = entries ? { ...archived, entries } : await EndedLog.archived(row, archive).whole();
         yield { turnId: row.id, previousTurnId: row.previous_turn_id, entries: await this.#keep(turn) };
       }

@@ -58,7 +58,7 @@ function archivedSegment(archive: Archive, { id, session_id: sessionId, archived
   return { sessionId, length: archived_through, read: (from, limit) => archive.read(id, from, limit) };
 }
 
-export function archivedPlace(row: TurnRow): TurnOfSession {
+export function archivedTurn(row: TurnRow): TurnOfSession {
   const { id: turnId, session_id: sessionId, previous_turn_id: previousTurnId, queue_number: number } = row;
   // Only a turn that has ended in the queue has no sequence.
   const isQueued = row.sequence === null && number !== null;
@@ -82,7 +82,7 @@ export class EndedLog {
 
   /** A turn that is in the archive. */
   static archived(row: TurnRow, archive: Archive): EndedLog {
-    return new EndedLog(archivedPlace(row), archivedSegment(archive, row), row.archived_through + 1);
+    return new EndedLog(archivedTurn(row), archivedSegment(archive, row), row.archived_through + 1);
   }
 
   /** A turn that this process has in memory. */

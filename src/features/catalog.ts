@@ -53,7 +53,7 @@ export class Catalog extends KernelCatalog {
   readonly sessionSlots = new SessionSlots(this.context);
   readonly sharedSessions = new SharedSessions(this.context);
   readonly spending = new Spending(this.context);
-  readonly turnPlaces = new TurnPositions(this.context);
+  readonly turnPositions = new TurnPositions(this.context);
   readonly webhooks = new Webhooks(this.context);
 
   constructor(options: CatalogOptions) {

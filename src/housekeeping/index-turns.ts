@@ -55,7 +55,7 @@ export async function forgetLostTurns(
     if (stop.aborted) return;
     if ((await exists(logs, id)) || (await catalog.turns.isFollowed(id))) continue;
     // The position of the session's next turn is counted from it.
-    if ((await catalog.turnPlaces.lastAt(sessionId))?.id === id) continue;
+    if ((await catalog.turnPositions.lastAt(sessionId))?.id === id) continue;
     await catalog.turns.remove(id);
     log.warn({ turnId: id, sessionId }, 'a turn whose history Temporal has lost was removed');
   }

@@ -21,7 +21,7 @@ type KeyedMethod = Known<
   | `agentParts.${'get' | 'insert' | 'change' | 'delete'}`
   | `sessions.${'get' | 'insert' | 'update' | 'close' | 'touch' | 'delete' | 'deletedAt' | 'forget'}`
   | `turns.${'get' | 'request' | 'withdraw' | 'enqueue' | 'accept' | 'remove'}`
-  | 'turnPlaces.place'
+  | 'turnPositions.place'
   | `delegations.${'get' | 'setNotified'}`
   | 'archive.add'
   | `blobReferences.${'sweep' | 'postpone'}`
@@ -116,10 +116,10 @@ export const CATALOG_CALLS: Record<Exclude<CatalogMethod, KeyedMethod>, Calls> =
     'one session': ({ turns }) => turns.newestId(SESSION),
     'a long session': ({ turns }) => turns.newestId(LONG_SESSION, { except: TURN }),
   },
-  'turnPlaces.lastAt': { 'a long session': ({ turnPlaces }) => turnPlaces.lastAt(LONG_SESSION, 500) },
-  'turnPlaces.firstAfter': { 'a long session': ({ turnPlaces }) => turnPlaces.firstAfter(LONG_SESSION, 500) },
-  'turnPlaces.unplaced': { 'a long session': ({ turnPlaces }) => turnPlaces.unplaced(LONG_SESSION, 100) },
-  'turnPlaces.news': { 'two sessions': ({ turnPlaces }) => turnPlaces.news([SESSION, idOf('ses', 1)]) },
+  'turnPositions.lastAt': { 'a long session': ({ turnPositions }) => turnPositions.lastAt(LONG_SESSION, 500) },
+  'turnPositions.firstAfter': { 'a long session': ({ turnPositions }) => turnPositions.firstAfter(LONG_SESSION, 500) },
+  'turnPositions.unplaced': { 'a long session': ({ turnPositions }) => turnPositions.unplaced(LONG_SESSION, 100) },
+  'turnPositions.news': { 'two sessions': ({ turnPositions }) => turnPositions.news([SESSION, idOf('ses', 1)]) },
   'delegations.ofSession': { 'one run': ({ delegations }) => delegations.ofSession(idOf('run', 1)) },
   'delegations.unnotifiedOf': { 'one turn': ({ delegations }) => delegations.unnotifiedOf(idOf('turn_run', 1)) },
   'delegations.unnotifiedBy': { 'one turn': ({ delegations }) => delegations.unnotifiedBy(idOf('turn_run', 1)) },

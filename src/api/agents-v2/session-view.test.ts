@@ -103,13 +103,13 @@ function setUp() {
     firstUnarchived: () => Promise.resolve(1),
   };
   const catalog = {
-    turnPlaces: {
+    turnPositions: {
       news: (ids: string[]) => {
         asked.news += 1;
         return Promise.resolve(
           ids
             .filter((id) => !state.deleted.has(id))
-            .map((id) => ({ id, lastSequence: null, lastPlace: sessions.get(id)!.length - 1, hasUnplaced: false })),
+            .map((id) => ({ id, lastSequence: null, lastPosition: sessions.get(id)!.length - 1, hasUnplaced: false })),
         );
       },
     },

@@ -216,7 +216,7 @@ export class SessionView {
     const over = new AbortController();
     try {
       await Promise.race([
-        watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) <= position),
+        watch.untilNews(({ hasUnplaced, lastPosition }) => !hasUnplaced && (lastPosition ?? -1) <= position),
         new Promise<void>((resolve) => (this.#begun = resolve)),
         this.#untilTurnGrown(over.signal),
       ]);
@@ -264,8 +264,8 @@ export class SessionView {
   /** Whether there may be turns after the last one, which has ended. */
   async #isFollowed(): Promise<boolean> {
     if (this.#row && !this.#hasEnded) return false;
-    const [news] = await this.#services.catalog.turnPlaces.news([this.#session.sessionId]);
-    return news !== undefined && (news.hasUnplaced || (news.lastPlace ?? -1) > this.#position);
+    const [news] = await this.#services.catalog.turnPositions.news([this.#session.sessionId]);
+    return news !== undefined && (news.hasUnplaced || (news.lastPosition ?? -1) > this.#position);
   }
 
   get #end(): { turn: PositionedTurn; length: number | 'lost' } | undefined {

@@ -73,7 +73,7 @@ export function createdAfter(token: string | undefined, list: string): { created
 }
 
 /** The position after an item, which is the last one of a page. */
-export function placeAfter(item: { created_at: string; id: string }, list: string): z.infer<typeof createdPosition> {
+export function positionAfter(item: { created_at: string; id: string }, list: string): z.infer<typeof createdPosition> {
   return { list, created_at: item.created_at, id: item.id };
 }
 

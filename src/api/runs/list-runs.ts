@@ -4,7 +4,7 @@ import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
-import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
+import { createdAfter, createdQuery, pageOf, pageOfRows, positionAfter } from '../http/pagination.ts';
 import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { exampleRunSummary } from './examples.ts';
@@ -57,7 +57,7 @@ export function listRoutes(context: ApiContext): Route[] {
         const summaries = await catalog.runSummaries.of(found.map(({ id }) => id));
         return pageOfRows(found, limit, {
           toItem: (session) => summaryOf(session, summaries.get(session.id), readerOf(caller, session)),
-          after: (last) => placeAfter(last, fingerprint),
+          after: (last) => positionAfter(last, fingerprint),
         });
       },
     }),

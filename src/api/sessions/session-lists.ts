@@ -11,7 +11,7 @@ import { anySessionResource, draftResource, SHOWN_SESSION_STATES, sessionResourc
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound } from '../http/errors.ts';
 import { exampleDraft, exampleSession } from './examples.ts';
-import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
+import { createdAfter, createdQuery, pageOf, pageOfRows, positionAfter } from '../http/pagination.ts';
 import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import type { AnySessionResource } from './wire/resources.ts';
@@ -123,7 +123,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const waiting = await catalog.actions.pendingOf(found.map(({ id }) => id));
     return pageOfRows<SessionRow, T>(found, limit, {
       toItem: (session) => toItem({ session, waiting: waiting.get(session.id) ?? [] }),
-      after: (last) => placeAfter(last, fingerprint),
+      after: (last) => positionAfter(last, fingerprint),
     });
   }
 }

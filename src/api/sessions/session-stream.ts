@@ -65,7 +65,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
       else {
         stream.open();
         const { ordinal } = seen;
-        await watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) < ordinal);
+        await watch.untilNews(({ hasUnplaced, lastPosition }) => !hasUnplaced && (lastPosition ?? -1) < ordinal);
       }
       turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
         if (!isUnavailable(error)) throw error;

@@ -22,7 +22,7 @@ const LOST_EVENTS = 1_000_000;
  * an index, so that the turns before a position need not be read.
  */
 export class SessionIndex {
-  readonly #turnPlaces: TurnPositions;
+  readonly #turnPositions: TurnPositions;
   readonly #logs: TurnLogReader;
   readonly #turnIndex: TurnIndex;
   readonly #searches = new Map<string, Promise<PositionedTurn | undefined>>();
@@ -32,11 +32,11 @@ export class SessionIndex {
     logs,
     turnIndex,
   }: {
-    catalog: { turnPlaces: TurnPositions };
+    catalog: { turnPositions: TurnPositions };
     logs: TurnLogReader;
     turnIndex: TurnIndex;
   }) {
-    this.#turnPlaces = catalog.turnPlaces;
+    this.#turnPositions = catalog.turnPositions;
     this.#logs = logs;
     this.#turnIndex = turnIndex;
   }
@@ -63,18 +63,18 @@ export class SessionIndex {
     last?: { turn: PositionedTurn; length: number | 'lost' },
   ): Promise<PositionedTurn | undefined> {
     for (;;) {
-      const next = await this.#turnPlaces.firstAfter(sessionId, last?.turn.events_before ?? -1);
+      const next = await this.#turnPositions.firstAfter(sessionId, last?.turn.events_before ?? -1);
       if (next || !(await this.#placeNext(sessionId, last?.turn, last?.length))) return next;
     }
   }
 
   async #search(sessionId: string, position: number): Promise<PositionedTurn | undefined> {
-    const turnPlaces = this.#turnPlaces;
+    const turnPositions = this.#turnPositions;
     for (let from = position; ;) {
-      const turn = await turnPlaces.lastAt(sessionId, from);
+      const turn = await turnPositions.lastAt(sessionId, from);
       const length = turn && (await this.#lengthOf(turn));
       if (turn && !isPast(turn, length, position)) return turn;
-      const next = await turnPlaces.firstAfter(sessionId, turn?.events_before ?? -1);
+      const next = await turnPositions.firstAfter(sessionId, turn?.events_before ?? -1);
       // If another search has placed `next` since the last query, its position is at most `from`.
       if (next) from = Math.max(from, next.events_before);
       else if (!(await this.#placeNext(sessionId, turn, length))) {
@@ -90,11 +90,11 @@ export class SessionIndex {
     last: PositionedTurn | undefined,
     length: number | 'lost' | undefined,
   ): Promise<boolean> {
-    const turnPlaces = this.#turnPlaces;
+    const turnPositions = this.#turnPositions;
     if (last && length === undefined) return false;
     const turns = await this.#unplaced(sessionId, last);
     // Another search may have placed these turns since `last` was read.
-    if ((await turnPlaces.lastAt(sessionId))?.id !== last?.id) return true;
+    if ((await turnPositions.lastAt(sessionId))?.id !== last?.id) return true;
     if (turns.length === 0) return false;
     const placed: { id: string; eventsBefore: number }[] = [];
     let end = last ? endOf(last, length) : 0;
@@ -104,18 +104,18 @@ export class SessionIndex {
       if (!archived) break;
       end += entries;
     }
-    await turnPlaces.place(sessionId, last?.events_before, placed);
+    await turnPositions.place(sessionId, last?.events_before, placed);
     return true;
   }
 
   /** The turns that get their positions next, without a gap in their sequence except where turns were lost. */
   async #unplaced(sessionId: string, last: TurnRow | undefined): Promise<TurnRow[]> {
-    const turnPlaces = this.#turnPlaces;
-    const known = withoutGap(await turnPlaces.unplaced(sessionId, BATCH_SIZE), last);
+    const turnPositions = this.#turnPositions;
+    const known = withoutGap(await turnPositions.unplaced(sessionId, BATCH_SIZE), last);
     if (known.length > 0) return known;
     // A process that has started a turn may have died before it indexed the turn.
     await this.#turnIndex.reconcileRequests(sessionId);
-    const [first, ...rest] = await turnPlaces.unplaced(sessionId, BATCH_SIZE);
+    const [first, ...rest] = await turnPositions.unplaced(sessionId, BATCH_SIZE);
     return first ? [first, ...withoutGap(rest, first)] : [];
   }
 

@@ -15,13 +15,13 @@ function setUp() {
   const news = new Map<string, Omit<SessionNews, 'id'> | undefined>();
   const state = { queries: 0, fails: false };
   const catalog = {
-    turnPlaces: {
+    turnPositions: {
       news: (ids: string[]) => {
         state.queries += 1;
         if (state.fails) return Promise.reject(new Error('the catalog is unavailable'));
         return Promise.resolve(
           ids.flatMap((id) => {
-            const found = news.has(id) ? news.get(id) : { lastPlace: 0, hasUnplaced: false };
+            const found = news.has(id) ? news.get(id) : { lastPosition: 0, hasUnplaced: false };
             return found ? [{ id, ...found }] : [];
           }),
         );
@@ -40,8 +40,8 @@ function setUp() {
 /** News of a session whose turns up to `position` the reader has. */
 const isOldAt =
   (position: number) =>
-  ({ hasUnplaced, lastPlace }: SessionNews): boolean =>
-    !hasUnplaced && (lastPlace ?? -1) < position;
+  ({ hasUnplaced, lastPosition }: SessionNews): boolean =>
+    !hasUnplaced && (lastPosition ?? -1) < position;
 
 /** Whether a watch that waits at `position` has been woken. */
 function waiting(watch: SessionWatch, position = 3): { isWoken: boolean } {
@@ -67,7 +67,7 @@ test('one query after a hint wakes all readers of the session, and no others', a
   const { bus, news, state, watches } = setUp();
   const readers = Array.from({ length: 5 }, () => waiting(watches.watch('ses_1', () => undefined)));
   const other = waiting(watches.watch('ses_2', () => undefined));
-  news.set('ses_1', { lastPlace: 0, hasUnplaced: true });
+  news.set('ses_1', { lastPosition: 0, hasUnplaced: true });
   bus.hint('session:ses_1');
   await vi.advanceTimersByTimeAsync(0);
   expect(state.queries).toBe(1);
@@ -82,7 +82,7 @@ test('without a hint a new turn is found within the interval, also after an outa
     3,
   );
   // Another reader has given the turn its place.
-  news.set('ses_1', { lastPlace: 3, hasUnplaced: false });
+  news.set('ses_1', { lastPosition: 3, hasUnplaced: false });
   state.fails = true;
   await vi.advanceTimersByTimeAsync(INTERVAL_MS);
   expect([state.queries, reader.isWoken]).toEqual([1, false]);

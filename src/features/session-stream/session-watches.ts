@@ -68,13 +68,13 @@ interface Watched {
  * hints of each session, and one periodic query for all of them. A session without readers costs nothing.
  */
 export class SessionWatches {
-  readonly #catalog: { turnPlaces: TurnPositions };
+  readonly #catalog: { turnPositions: TurnPositions };
   readonly #bus: LiveBus;
   readonly #log: Logger;
   readonly #watched = new Map<string, Watched>();
   #isPolling = false;
 
-  constructor({ catalog, bus, log }: { catalog: { turnPlaces: TurnPositions }; bus: LiveBus; log: Logger }) {
+  constructor({ catalog, bus, log }: { catalog: { turnPositions: TurnPositions }; bus: LiveBus; log: Logger }) {
     this.#catalog = catalog;
     this.#bus = bus;
     this.#log = log;
@@ -118,7 +118,7 @@ export class SessionWatches {
   /** Never rejects: the next poll repeats a failed check. */
   async #check(sessionIds: string[]): Promise<void> {
     try {
-      const news = new Map((await this.#catalog.turnPlaces.news(sessionIds)).map((each) => [each.id, each]));
+      const news = new Map((await this.#catalog.turnPositions.news(sessionIds)).map((each) => [each.id, each]));
       for (const id of sessionIds) {
         for (const watch of this.#watched.get(id)?.watches ?? []) watch.report(news.get(id));
       }

@@ -23,7 +23,7 @@ export interface PositionedTurn extends TurnRow {
 export interface SessionNews {
   id: string;
   /** The highest position of its turns; null if none has one. */
-  lastPlace: number | null;
+  lastPosition: number | null;
   /** Whether it has turns or requests without a position. */
   hasUnplaced: boolean;
 }
@@ -121,8 +121,8 @@ export class TurnPositions extends Store {
       .where('id', 'in', sessionIds)
       .where('deleted_at', 'is', null)
       .execute();
-    return rows.map(({ id, last_place: lastPlace, has_unplaced: hasUnplaced }) => {
-      return { id, lastPlace, hasUnplaced: Boolean(hasUnplaced) };
+    return rows.map(({ id, last_place: lastPosition, has_unplaced: hasUnplaced }) => {
+      return { id, lastPosition, hasUnplaced: Boolean(hasUnplaced) };
     });
   }
 }

@@ -33,7 +33,7 @@ export interface ToolModule<T> {
 }
 
 /** The modules of tools, by server and tool. A tool whose name is too long for kernels has none. */
-export function codePlaces<T extends Pick<CodeTool, 'server' | 'name'>>(tools: readonly T[]): ToolModule<T>[] {
+export function modulesOf<T extends Pick<CodeTool, 'server' | 'name'>>(tools: readonly T[]): ToolModule<T>[] {
   const callable = tools.filter(({ server, name }) => Math.max(server.length, name.length) <= MAX_NAME);
   const byServer = Map.groupBy(callable, ({ server }) => server);
   return [...pythonNames([...byServer.keys()])].flatMap(([server, category]) => {
@@ -64,11 +64,11 @@ export function codeModules(
   parsers: ReadonlySet<string> = new Set(),
 ): CodeModules {
   const files = new Map<string, string>();
-  const places = codePlaces(tools);
-  for (const place of places) {
-    const about = docstring(`Tools of the MCP server ${place.tool.server}.`, '');
-    files.set(`${TOOLS_PACKAGE}/${place.category}/__init__.py`, `${about}\n`);
-    files.set(place.file, toolModule(place.tool, parserFor(place, parsers)).source);
+  const modules = modulesOf(tools);
+  for (const module of modules) {
+    const about = docstring(`Tools of the MCP server ${module.tool.server}.`, '');
+    files.set(`${TOOLS_PACKAGE}/${module.category}/__init__.py`, `${about}\n`);
+    files.set(module.file, toolModule(module.tool, parserFor(module, parsers)).source);
   }
   for (const { server, reason } of unavailable) {
     const [category] = pythonNames([server.slice(0, MAX_NAME)]).values();
@@ -77,18 +77,18 @@ export function codeModules(
     const text = `The tools of ${server} are not available now: ${reason}`;
     files.set(file, `raise ImportError(${pythonString(text.slice(0, MAX_REASON))})\n`);
   }
-  files.set(`${TOOLS_PACKAGE}/__index__.py`, indexOf(places));
+  files.set(`${TOOLS_PACKAGE}/__index__.py`, indexOf(modules));
   return { files, hash: hashOf([...files]) };
 }
 
-function indexOf(places: readonly ToolModule<CodeTool>[]): string {
+function indexOf(modules: readonly ToolModule<CodeTool>[]): string {
   const entryOf = ({ tool: { server, name }, module }: ToolModule<CodeTool>): string =>
     `    (${pythonString(server)}, ${pythonString(name)}): ${pythonLiteral(module)},`;
   return [
     docstring('The modules of all tools, by the names of servers and tools, and the other way round.', ''),
     '',
     'MODULES = {',
-    ...places.map(entryOf),
+    ...modules.map(entryOf),
     '}',
     'TOOLS = {module: names for names, module in MODULES.items()}',
     '',

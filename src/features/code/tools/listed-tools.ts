@@ -3,7 +3,7 @@ import { argumentSchema, calledBy, type AgentTool } from '../../../tools/toolset
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
 import type { SavedToolAbout } from '../saved-tools/saved-tool.ts';
 import { parserFor, parsersAmong } from '../saved-tools/saved-modules.ts';
-import { codePlaces, type ToolModule } from './code-modules.ts';
+import { modulesOf, type ToolModule } from './code-modules.ts';
 import { MAX_DESCRIPTION, toolModule, type CodeTool } from './tool-module.ts';
 
 /** A tool that code may call, with the agent's form of it. */
@@ -28,7 +28,7 @@ export interface ListedTool extends ToolModule<CallableTool> {
 export function listedTools(tools: Iterable<AgentTool>, saved: readonly SavedToolAbout[] = []): ListedTool[] {
   const callable = [...tools].flatMap((tool) => (calledBy('code', tool) ? callableTools(tool) : []));
   const parsers = parsersAmong(saved);
-  return codePlaces(callable).map((place) => {
+  return modulesOf(callable).map((place) => {
     const parser = parserFor(place, parsers);
     return {
       ...place,
