@@ -103,6 +103,9 @@ const NO_WIRE: RestrictedPattern[] = [
   { group: ['**/runs/wire/**'], message: 'Only src/api/runs imports its wire shapes.' },
 ];
 
+const WAIT_FOR =
+  'use eventually() of test/support: the second that this waits by default is too short for a busy machine';
+
 /** A release of Temporal's SDK may change what is not public. */
 const NO_SDK_INTERNALS: RestrictedPattern = {
   group: ['@temporalio/*/lib/**'],
@@ -184,8 +187,10 @@ export default defineConfig({
         'typescript/no-unsafe-type-assertion': 'off',
         'typescript/no-meaningless-void-operator': 'off',
         'vitest/valid-expect': ['error', { maxArgs: 2 }],
+        'vitest/no-restricted-vi-methods': ['error', { waitFor: WAIT_FOR }],
       },
     },
+    { files: ['test/support/eventually.ts'], rules: { 'vitest/no-restricted-vi-methods': 'off' } },
     { files: SDK_INTERNALS, rules: { 'no-restricted-imports': 'off' } },
   ],
 });

@@ -1,6 +1,7 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 import type { SeenTurn } from '../src/core/session.ts';
 import { TurnWatch } from './turn-watch.ts';
+import { eventually } from '../test/support/eventually.ts';
 
 /** The requests of the watch to Temporal, in their order. */
 const asked: string[] = [];
@@ -67,7 +68,7 @@ function watch(): TurnWatch {
 }
 
 async function settled(watching: TurnWatch): Promise<void> {
-  await vi.waitFor(() => expect(watching.isStopping).toBe(false));
+  await eventually(() => expect(watching.isStopping).toBe(false));
 }
 
 beforeEach(() => {
@@ -163,18 +164,18 @@ test('a child that ends is reported and archived once; one that fails is inspect
   watching.child('turn_1', child.promise);
   watching.running('turn_1');
   child.resolve({ status: 'error', message: 'x' });
-  await vi.waitFor(() => expect(told).toEqual(['turn_1 closed', { pending: [] }]));
+  await eventually(() => expect(told).toEqual(['turn_1 closed', { pending: [] }]));
   expect(asked).toEqual(['archive turn_1']);
 
   running = 'turn_1';
   watching.child('turn_1', Promise.reject(new Error('terminated')));
-  await vi.waitFor(() => expect(asked).toEqual(['archive turn_1', 'inspect', 'archive turn_1', 'wait 1000']));
+  await eventually(() => expect(asked).toEqual(['archive turn_1', 'inspect', 'archive turn_1', 'wait 1000']));
 });
 
 test('a child that closes in the queue is archived, and does not end the running turn', async () => {
   const child = Promise.resolve({ status: 'cancelled', reason: 'client-cancelled' } as const);
   watch().child('turn_2', child);
-  await vi.waitFor(() => expect(asked).toEqual(['archive turn_2']));
+  await eventually(() => expect(asked).toEqual(['archive turn_2']));
   expect(told).toEqual(['turn_2 closed']);
   expect(running).toBe('turn_1');
 });
@@ -183,7 +184,7 @@ test('a turn that is no child is polled until it has ended, ever less often and 
   const ends = Array.from({ length: 9 }, (_, poll) => ({ ...seen, open: poll < 8 }));
   turn.inspect = () => Promise.resolve(ends.shift());
   watch().running('turn_1');
-  await vi.waitFor(() => expect(told).toEqual([seen]));
+  await eventually(() => expect(told).toEqual([seen]));
   const waits = asked.filter((one) => one.startsWith('wait')).map((one) => Number(one.slice(5)) / 1000);
   expect(waits).toEqual([1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
 });

@@ -2,6 +2,7 @@ import { pino } from 'pino';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { Archiver } from './archiver.ts';
 import { TurnNotFound } from './turn-log-reader.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const log = pino({ level: 'silent' });
 
@@ -39,7 +40,7 @@ test('a turn that was deleted, or cannot be archived for an hour, is left to hou
     const archive = vi.fn(() => Promise.reject(error));
     const archiver = new Archiver({ archive, log });
     archiver.turnEnded('turn_1', 'ses_1');
-    await vi.waitFor(() => expect(archive).toHaveBeenCalledTimes(attempts));
+    await eventually(() => expect(archive).toHaveBeenCalledTimes(attempts));
     await archiver.stop();
     expect(archive).toHaveBeenCalledTimes(attempts);
   }

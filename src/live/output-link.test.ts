@@ -4,7 +4,7 @@ import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { makeFolder } from '../lib/make-folder.ts';
 import { openFolder } from '../lib/open-folder.ts';
 import type { LiveOutput } from './bus.ts';
@@ -12,6 +12,7 @@ import { InProcessBus } from './in-process-bus.ts';
 import { OutputLink } from './output-link.ts';
 import { listenForOutputs } from './output-listener.ts';
 import { SOCKET, socketFolder } from './output-messages.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const log = pino({ level: 'silent' });
 
@@ -56,23 +57,21 @@ function link(dataDir: string): OutputLink {
   return made;
 }
 
-const WITHIN = { timeout: 10_000, interval: 10 };
-
 test('outputs reach a server that starts later, and one that is started again, whole', async () => {
   const dataDir = await dataFolder();
   const host = link(dataDir);
   host.publishOutput(piece(0, 'a'));
   const first = await server(dataDir);
-  await vi.waitFor(() => expect(first.held()).toEqual(['a']), WITHIN);
+  await eventually(() => expect(first.held()).toEqual(['a']));
   host.publishOutput(piece(1, 'b'));
-  await vi.waitFor(() => expect(first.held()).toEqual(['ab']), WITHIN);
+  await eventually(() => expect(first.held()).toEqual(['ab']));
   await first.stop();
   host.publishOutput(piece(2, 'c'));
   const second = await server(dataDir);
   onTestFinished(second.stop);
-  await vi.waitFor(() => expect(second.held()).toEqual(['abc']), WITHIN);
+  await eventually(() => expect(second.held()).toEqual(['abc']));
   host.finishOutput(piece(0, ''));
-  await vi.waitFor(() => expect(second.held()).toEqual([]), WITHIN);
+  await eventually(() => expect(second.held()).toEqual([]));
 });
 
 test('a server keeps nothing of a host that is lost', async () => {
@@ -81,9 +80,9 @@ test('a server keeps nothing of a host that is lost', async () => {
   onTestFinished(stop);
   const host = link(dataDir);
   host.publishOutput(piece(0, 'a'));
-  await vi.waitFor(() => expect(held()).toEqual(['a']), WITHIN);
+  await eventually(() => expect(held()).toEqual(['a']));
   host.close();
-  await vi.waitFor(() => expect(held()).toEqual([]), WITHIN);
+  await eventually(() => expect(held()).toEqual([]));
 });
 
 test('only processes of this user reach the socket, and one that sends something else is disconnected', async () => {

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { Patience, PatientFlight } from './patient-flight.ts';
 import { SignInRequiredError } from './sign-in-required.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const signal = new AbortController().signal;
 
@@ -47,7 +48,7 @@ test('after a slow failure no caller waits for the next attempt, which is made a
   await expect(run()).rejects.toThrow('did not answer within 10 s');
   expect(attempts).toHaveLength(2);
   attempts[1]?.resolve('open');
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     const again = run();
     attempts[2]?.resolve('open again');
     expect(await again).toBe('open again');
@@ -89,7 +90,7 @@ test('a server that has never answered is tried once at a time, however many con
   expect(attempts).toHaveLength(1);
   attempts[0]?.resolve('open');
   expect(await first).toBe('open');
-  await vi.waitFor(() => expect(attempts).toHaveLength(3));
+  await eventually(() => expect(attempts).toHaveLength(3));
   attempts[1]?.resolve('second');
   attempts[2]?.resolve('third');
   expect(await Promise.all(others)).toEqual(['second', 'third']);
@@ -113,7 +114,7 @@ test('where the first attempt has failed, another connection makes the next one'
   const other = another().run(attempt, signal);
   attempts[0]?.reject(new Error('ended with exit code 1'));
   await expect(first).rejects.toThrow('ended with exit code 1');
-  await vi.waitFor(() => expect(attempts).toHaveLength(2));
+  await eventually(() => expect(attempts).toHaveLength(2));
   attempts[1]?.resolve('open');
   expect(await other).toBe('open');
 });

@@ -1,10 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import { LLMock } from '@copilotkit/aimock';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { sendEmbeddings, sendError, startEmbeddingServer } from '../../test/support/embedding-server.ts';
 import { Embeddings } from './embeddings.ts';
 import { createEmbed } from './openai/embeddings.ts';
 import { ModelError } from './model-error.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const { signal } = new AbortController();
 
@@ -81,11 +82,11 @@ test('a search has one request at a time, so that one for many tools keeps no ot
   server.answer = (request, response) => void held.push(() => answer(request, response));
   const searches = [embeddings.of(numbers(100), signal)];
   searches.push(...['200', '201', '202', '203'].map((text) => embeddings.of([text], signal)));
-  await vi.waitFor(() => expect(held).toHaveLength(4));
+  await eventually(() => expect(held).toHaveLength(4));
   const first = server.requests.map(({ input }) => input.length);
   expect(first).toEqual([32, 1, 1, 1]);
   for (const release of held.splice(0)) release();
-  await vi.waitFor(() => expect(held).toHaveLength(2));
+  await eventually(() => expect(held).toHaveLength(2));
   server.answer = answer;
   for (const release of held) release();
   expect(await Promise.all(searches)).toHaveLength(5);

@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { ServerContacts } from './server-contacts.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const OLLAMA = { providerName: 'ollama', baseUrl: 'http://127.0.0.1:11434/v1' };
 
@@ -42,7 +43,7 @@ test('while the catalog is unavailable, a server counts as one that has answered
 test('an answer that could not be recorded is logged, and the next one is recorded', async () => {
   const { made, record, warn } = contacts({ failures: 1 });
   made.note(OLLAMA);
-  await vi.waitFor(() => expect(warn).toHaveBeenCalledTimes(1));
+  await eventually(() => expect(warn).toHaveBeenCalledTimes(1));
   made.note(OLLAMA);
   expect(record).toHaveBeenCalledTimes(2);
 });

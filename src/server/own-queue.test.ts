@@ -3,6 +3,7 @@ import { pino } from 'pino';
 import { afterEach, expect, test, vi } from 'vitest';
 import { isUnavailable } from '../engine/unavailable.ts';
 import { OwnQueue } from './own-queue.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 afterEach(() => void vi.restoreAllMocks());
 
@@ -47,7 +48,7 @@ test('a worker that has failed is replaced by the next call', async () => {
   const queue = queueOf();
   const name = await queue.open();
   first.fail(new Error('fatal'));
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     expect(await queue.open()).toBe(name);
     expect(create).toHaveBeenCalledTimes(2);
   });

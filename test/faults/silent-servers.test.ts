@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
 import type { TestMcpServer } from '../support/mcp-server.ts';
 import { World } from './support/world.ts';
+import { eventually } from '../support/eventually.ts';
 
 /** Row 14: MCP servers that accept the connection and send nothing. */
 
@@ -41,7 +42,7 @@ test("a short silence is waited for; after a long one the server's tools are una
   expect(system?.content).not.toMatch(/slow|test/);
 
   // A server is not asked again for half a minute after a failure.
-  if (process.env['LONG']) await vi.waitFor(() => expectAllOffered(it, sessionId), { timeout: 120_000 });
+  if (process.env['LONG']) await eventually(() => expectAllOffered(it, sessionId));
   await it.check();
 });
 

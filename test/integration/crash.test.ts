@@ -353,7 +353,7 @@ test.concurrent('repeated crashes after a session was deleted: it stays deleted,
   await eventually(() => expect(left()).toEqual([0, 0, 0, false]));
   // Completed calls did not run again.
   expect(Object.values(effectsOf(turnId))).toEqual([1]);
-}, 120_000);
+});
 
 test.concurrent('crashes while a sign-in is requested, during it and after it: it is requested once, and completes', async ({
   onTestFinished,
@@ -390,7 +390,7 @@ test.concurrent('crashes while a sign-in is requested, during it and after it: i
   expect(await server.api.turn(sessionId, []).end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
   expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
   expect(notes.tokenRequests).toEqual(['authorization_code']);
-}, 120_000);
+});
 
 test('a crash after a sign-in, before its waiting turn was notified: the turn resumes once', async ({
   onTestFinished,

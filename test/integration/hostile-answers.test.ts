@@ -113,7 +113,7 @@ beforeAll(async () => {
   });
   reader = await turnOf('healthy');
   await reader.says('w1 ');
-}, 120_000);
+});
 
 afterAll(async () => {
   over.abort();

@@ -122,7 +122,7 @@ test.concurrent('a session is deleted, with all runs of its workflow', async ({ 
   expect((await server.api.send('DELETE', chat.path)).status).toBe(204);
   // Temporal deletes a run after its next checkpoint, every half a minute.
   await expect.poll(() => temporal.runs(sessionWorkflowId(chat.sessionId)), { timeout: 120_000 }).toBe(0);
-}, 150_000);
+});
 
 test.concurrent('a command that is repeated after its run of the workflow returns the turn that it started', async () => {
   const { chat, first } = await idleChat();

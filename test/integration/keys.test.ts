@@ -94,7 +94,7 @@ test('keys are created and revoked while servers run', async () => {
   // Only hashes are stored.
   const stored = JSON.stringify(await server.database.rows.selectFrom('api_keys').selectAll().execute());
   for (const { key } of [first, second, bob]) expect(stored).not.toContain(key.slice('everturn_'.length));
-}, 120_000);
+});
 
 test('errors in commands about keys are reported', async () => {
   const cases: [string[], number, RegExp][] = [
@@ -109,7 +109,7 @@ test('errors in commands about keys are reported', async () => {
     expect([answer.code, answer.stdout], args.join(' ')).toEqual([code, '']);
     expect(answer.stderr).toMatch(message);
   }
-}, 60_000);
+});
 
 test('an address that others can reach requires a key, which may be in the catalog', async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-reach-'));
@@ -127,7 +127,7 @@ test('an address that others can reach requires a key, which may be in the catal
   expect(await statusOf(new ApiClient(url))).toBe(401);
   await open.stop();
   await rm(dataDir, { recursive: true, force: true });
-}, 120_000);
+});
 
 test('commands that only read a catalog neither create one nor change its schema', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-look-'));

@@ -69,7 +69,7 @@ test('a subject with many turns on a busy server waits, while others are admitte
   expect([await isLetIn(ann), await isLetIn(cem)]).toEqual([false, true]);
   await endOne(ann);
   expect([await isLetIn(ann), await isLetIn(bob)]).toEqual([false, true]);
-}, 120_000);
+});
 
 test('a subject has its own limit, however free the server is; a turn that replaces another does not count twice', async () => {
   const { ann, bob } = await start({ EVERTURN_TURNS_PER_SUBJECT: '2' });

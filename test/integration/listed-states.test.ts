@@ -114,7 +114,7 @@ test('sessions and drafts are listed with their states and what they wait for, a
   const refused = await ann.send('GET', `${SESSIONS}?state=sleeping`);
   expect([refused.status, JSON.stringify(refused.body)]).toEqual([400, expect.stringContaining('state')]);
   open.release();
-}, 60_000);
+});
 
 test('a session is idle for a client that has seen the end of its turn, before the catalog is', async () => {
   await root.putAgent('quick', { model: { name: 'quick' } });

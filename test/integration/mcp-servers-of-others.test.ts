@@ -78,7 +78,7 @@ test('their tools are listed, and which of them ask by default', async () => {
     ['fast', '2026-07-28', 'add'],
     ['demo', '2026-07-28', 'add_note forget_notes'],
   ]);
-}, 60_000);
+});
 
 test.each<[string, string, () => object, RegExp]>([
   ['everything', 'echo', () => ({ message: 'hi' }), /^Echo: hi$/],

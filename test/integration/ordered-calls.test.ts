@@ -14,7 +14,7 @@ const journal: RegisteredServer = { command: process.execPath, args: [program], 
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({ servers: { journal, atOnce: { ...journal, ordered: false } } });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const write = (id: string) => ({ name: 'write', id, args: { id } });

@@ -75,7 +75,7 @@ test('PostgreSQL stopped and started during a turn: 503 meanwhile, and nothing i
   const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
   expect(turns.length).toBe(3);
   expect(folded(await server.api.subscribe(chat.sessionId, turns[2]?.id ?? '').done)).toEqual(folded(before));
-}, 120_000);
+});
 
 test('the model is called before anything of a turn is written, and once', async () => {
   const server = await startTestServer({ postgresUrl: postgres.url });

@@ -66,7 +66,7 @@ test('the unmodified Python SDK completes a session', async () => {
       'bad page token': ['BadRequestError', 400],
     },
   });
-}, 180_000);
+});
 
 test('the unmodified Python SDK follows a sub-agent, and answers it in the next turn', async () => {
   const { api, model } = server;

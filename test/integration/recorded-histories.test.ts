@@ -46,7 +46,7 @@ beforeAll(async () => {
     },
   };
   replayer = new Replayer({ workflowBundle, sinks });
-}, 120_000);
+});
 
 test('histories of this release exist', () => {
   expect(scenarios.some((scenario) => scenario.startsWith(`${packageJson.version}/`))).toBe(true);

@@ -67,7 +67,7 @@ beforeAll(async () => {
     REDIS_URL: `redis://user:${encodeURIComponent(secrets.redis)}@127.0.0.1:${await freePort()}/0`,
   });
   await server.start();
-}, 120_000);
+});
 afterAll(async () => {
   await server.stop();
   await idp.stop();
@@ -129,4 +129,4 @@ test('no secret is in the most verbose log, or in messages to users', async () =
     expect(output.includes(secret), `${name} in the log`).toBe(false);
     expect(told.join('\n').includes(secret), `${name} in an answer`).toBe(false);
   }
-}, 180_000);
+});

@@ -22,7 +22,7 @@ beforeAll(async () => {
   };
   for (let i = 0; i < 2; i++) servers.push(await startTestServer({ env }));
   stranger = await startTestServer({ env: { ...env, EVERTURN_TASK_QUEUE: newId('req') } });
-}, 120_000);
+});
 afterAll(async () => {
   for (const server of [...servers, stranger]) await server.stop();
   await redis.down();
@@ -54,4 +54,4 @@ test('processes with one Redis count together; while it is unavailable or hangs 
   expect(await statuses('guess', 2)).toEqual([401, 401]);
   redis.goOn();
   await expect.poll(async () => (await statuses('key-of-bob', 2)).join()).toBe('429,429');
-}, 120_000);
+});

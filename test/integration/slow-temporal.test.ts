@@ -41,4 +41,4 @@ test('an external Temporal whose configuration makes it slow is reported, with t
     temporal.kill('SIGKILL');
     await model.stop();
   }
-}, 120_000);
+});

@@ -78,7 +78,7 @@ test('the quick start: start, the printed commands, an approval, a stop that lea
   expect(await server.stop()).toBe(0);
   const left = (await listOwnProcesses()).filter(({ commandLine }) => commandLine.includes(dataDir));
   expect(left).toEqual([]);
-}, 120_000);
+});
 
 test.each([
   ['start', 'EVERTURN_PORT'],
@@ -107,11 +107,11 @@ test.each([
 test('with keys and without a model the start is rejected: the demo model is for a server without keys', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_API_KEYS: 'ann=key-of-ann', EVERTURN_PORT: '0' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('set OPENAI_API_KEY, or OPENAI_BASE_URL')]);
-}, 60_000);
+});
 
 test('an external Temporal that is unavailable is named, after a variable that is no setting', async () => {
   const env = { EVERTURN_PORT: '0', TEMPORAL_ADDRESS: '127.0.0.1:9', EVERTURN_TASK_QEUE: 'other' };
   const { code, stderr } = await everturn(['start'], env);
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
   expect(stderr.match(/EVERTURN_TASK_QEUE is not a setting .* EVERTURN_TASK_QUEUE\?/g)).toHaveLength(1);
-}, 60_000);
+});

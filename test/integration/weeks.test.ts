@@ -67,7 +67,7 @@ beforeAll(async () => {
       return { turnId, sessionId, previousTurnId: null, sequence: 1, pending: [], open: !ended.has(turnId) };
     },
   });
-}, 180_000);
+});
 afterAll(() => time[Symbol.asyncDispose]());
 
 const ANSWERED = { status: 'answered' as const };

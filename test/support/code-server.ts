@@ -1,5 +1,6 @@
-import { expect, vi } from 'vitest';
+import { expect } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
+import { eventually } from './eventually.ts';
 import { kernelPython } from './kernel-python.ts';
 import { startTestServer, type TestServer, type TestServerOptions } from './test-server.ts';
 
@@ -29,5 +30,5 @@ export async function untilHosted(server: TestServer, lost = ''): Promise<string
     expect([first, more]).toMatchObject([{ state: 'ready', reason: null }, []]);
     return first?.host ?? '';
   };
-  return vi.waitFor(find, { timeout: 120_000 });
+  return eventually(find);
 }

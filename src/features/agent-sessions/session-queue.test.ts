@@ -1,7 +1,8 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { RefusedPlacement } from './slot-holders.ts';
 import { newId } from '../../engine/new-id.ts';
 import { SessionQueue } from './session-queue.ts';
+import { eventually } from '../../../test/support/eventually.ts';
 
 type Services = ConstructorParameters<typeof SessionQueue>[0];
 
@@ -51,7 +52,7 @@ test('a wake at any moment of a run is followed by another look at the queue', a
     for (let i = 0; i < moment; i++) await Promise.resolve();
     const before = looks;
     queue.wake();
-    await vi.waitFor(() => expect(looks).toBeGreaterThan(before), { interval: 1 });
+    await eventually(() => expect(looks).toBeGreaterThan(before));
     await queue.stop();
   }
 });

@@ -26,7 +26,7 @@ beforeAll(async () => {
   const session = await talkThrice('desk');
   ({ path } = session);
   all = (await api.get<Page>(`${path}/events?size=200`)).items;
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 /** A session of three turns. */

@@ -18,7 +18,7 @@ beforeAll(async () => {
   const created = await AgentSession.create(bob, { agent: agentNamed('desk'), messages: 'Hi' });
   await created.settle();
   [session, path] = [created.id, created.path];
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const stored = () =>

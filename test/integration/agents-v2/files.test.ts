@@ -32,7 +32,7 @@ beforeAll(async () => {
   ({ path } = session);
   const { items } = await ann.get(`${path}/events`);
   source = JSON.stringify(items).match(/\/api\/v2\/sessions\/[^"]+\/resources\/[^"]+/)?.[0] ?? '';
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 /** The response to a client that follows redirects, as SDKs do. */

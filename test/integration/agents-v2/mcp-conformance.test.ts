@@ -57,7 +57,7 @@ const OTHERS: Record<string, string[]> = {
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer();
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const suite = (...args: string[]) => run(process.execPath, [SUITE, ...args], { timeout: 60_000 });

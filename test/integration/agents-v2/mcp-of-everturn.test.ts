@@ -33,7 +33,7 @@ beforeAll(async () => {
   });
   await server.start();
   api = new ApiClient(server.api.url, 'key-of-ann');
-}, 120_000);
+});
 
 afterAll(async () => {
   await server.stop();
@@ -71,4 +71,4 @@ test('an agent runs another agent once, although a crash repeats its call', asyn
     '/v1/agents/sessions?agent_name=clerk',
   );
   expect(sessions).toHaveLength(1);
-}, 120_000);
+});

@@ -21,7 +21,7 @@ beforeAll(async () => {
     mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
   });
   ann = new ApiClient(server.api.url, 'key-of-ann');
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 interface ToolResult {

@@ -52,4 +52,4 @@ test('whenever the server is killed, each session in the queue begins once', asy
     const said = events.flatMap(({ data }) => ('kind' in data && data.kind === 'message_event' ? data.content : []));
     expect(said).toEqual([`number ${i}`]);
   }
-}, 180_000);
+});

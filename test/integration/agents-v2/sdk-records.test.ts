@@ -28,4 +28,4 @@ test('the unmodified Python SDK lists events, reads files, gives feedback and sh
     share: true,
     files: ['feature_not_available'],
   });
-}, 120_000);
+});

@@ -37,4 +37,4 @@ test('the unmodified Python SDK creates, triggers, changes and deletes schedules
     invalid: [['body', 'timing', 'expression']],
     deleted: 404,
   });
-}, 180_000);
+});

@@ -60,7 +60,7 @@ test('the unmodified Python SDK runs sessions, with tools, structured answers an
     quota: ['org', 100, true],
     tokens: null,
   });
-}, 180_000);
+});
 
 test('the example of the unmodified SDK runs against a server as it starts without settings', async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
@@ -79,7 +79,7 @@ test('the example of the unmodified SDK runs against a server as it starts witho
     '[session] idle after 3 steps',
     '[session] completed: Plant',
   ]);
-}, 120_000);
+});
 
 test('the unmodified Python SDK keeps skills, environments and agents, and runs an agent by its name', async () => {
   const { api, model } = server;
@@ -127,4 +127,4 @@ test('the unmodified Python SDK keeps skills, environments and agents, and runs 
     refused: [422, ['body', 'overrides', 'agent.colour']],
     deleted: [404, 'agent_not_found'],
   });
-}, 180_000);
+});

@@ -15,7 +15,7 @@ beforeAll(async () => {
   });
   const { url } = server.api;
   [ann, bob, everyone] = [new ApiClient(url, 'key-of-ann'), new ApiClient(url, 'key-of-bob'), new ApiClient(url)];
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const agent = agentNamed('desk', { instructions: 'The discount code is 4711.' });

@@ -71,7 +71,7 @@ test('no more sessions than the limits hold a slot, but for messages to idle one
     }),
     { seed: SEED, numRuns: processes.length > 1 ? 15 : 100 },
   );
-}, 180_000);
+});
 
 /** Several processes on one catalog. */
 class World {

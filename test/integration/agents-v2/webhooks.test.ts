@@ -364,7 +364,7 @@ test('a server that is killed after each message sends what follows, and repeats
   );
   // The first message was repeated twice, or the first and the second once each.
   expect(to.requests.length).toBeLessThanOrEqual(6);
-}, 120_000);
+});
 
 test('a webhook that fails for a day is disabled until it is enabled again', async () => {
   const to = await receiver();

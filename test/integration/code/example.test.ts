@@ -59,4 +59,4 @@ test('examples/plot-in-code.ts draws its plot although the server is killed whil
   );
   expect(kills).toBe(1);
   expect((await readFile(plot)).toString('hex', 0, 8)).toBe(PNG);
-}, 120_000);
+});

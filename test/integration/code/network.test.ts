@@ -55,7 +55,7 @@ test('code and commands reach the host that their agent allows, and only that', 
   expect(byHttps).toContain('Tunnel connection failed: 403 everturn: other.test is not a host');
   expect(otherPort).toContain('HTTP Error 403: everturn: code may connect to port 80 by http');
   expect(direct).toMatch(/PermissionError: .*Permission denied/);
-}, 120_000);
+});
 
 test('without `network.allow` every connection fails', async () => {
   const before = web.requests.length;
@@ -71,7 +71,7 @@ test('without `network.allow` every connection fails', async () => {
     message: '[Errno 1] Operation not permitted',
   });
   expect(web.requests.length).toBe(before);
-}, 120_000);
+});
 
 test('an agent with other hosts than the operator allows is rejected', async () => {
   const rejected = async (allow: string[]) => {

@@ -39,4 +39,4 @@ test('without a wall no code runs, and the error for agents that act in code nam
     body: { error: refused },
   });
   expect(server.model.requestsTo(name)).toEqual([]);
-}, 120_000);
+});

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { runningKernelHost } from '../../../src/server/kernel-host-record.ts';
@@ -119,14 +119,11 @@ async function begin(chat: Session, ...codes: string[]): Promise<string> {
 /** Creates a turn, once there is a kernel host. */
 async function createTurn({ path: session }: Session, input: object[]): Promise<string> {
   const body = { input, stream: false };
-  return vi.waitFor(
-    async () => {
-      const created = await server.api.send('POST', `${session}/turns`, body);
-      expect(created.status).toBe(200);
-      return created.body.data.id;
-    },
-    { timeout: 120_000 },
-  );
+  return eventually(async () => {
+    const created = await server.api.send('POST', `${session}/turns`, body);
+    expect(created.status).toBe(200);
+    return created.body.data.id;
+  });
 }
 
 async function untilRunning({ path: session }: Session, turnId: string): Promise<void> {
@@ -369,7 +366,7 @@ const hostKilled: Record<string, Scenario> = {
     const chat = await session([], SNAPSHOT);
     await run(chat, 'x = 1');
     return async () => {
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         const { status } = await server.api.send('POST', `${chat.path}/sandbox/reset`, {});
         expect(status).toBe(200);
       });

@@ -118,4 +118,4 @@ test('a kernel started early is reported with its first cell, and one that ends 
   expect(ran).toMatchObject({ generation: 2, end: { exit: 'ok' } });
   expect(ran.begun).toBeUndefined();
   expect(started).toHaveLength(3);
-}, 120_000);
+});

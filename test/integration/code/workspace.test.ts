@@ -110,7 +110,7 @@ test.concurrent('a long result is the first file of its event', async () => {
     const cut = `[everturn] cut: ${bytes} bytes in all; the whole is in ${file?.path}`;
     expect(long?.content).toBe(`${text.slice(0, 100)}\n${cut}\n${text.slice(-100)}`);
   }
-}, 120_000);
+});
 
 test.concurrent('the workspace is listed by folder or as a whole, page by page', async () => {
   const chat = await server.chat({ spec: FREE });
@@ -425,7 +425,7 @@ test('files survive their host: for clients at once, and for code on the next on
   const [stale, next] = await run(chat, ['0', 'print(open("kept").read(), open("more").read())']);
   expect(stale).toMatchObject({ execution: { exit: 'stale' } });
   expect(next?.content).toBe('text from a client');
-}, 120_000);
+});
 
 /** The images of the last request to the model. */
 function imagesIn(chat: Chat): Buffer[] {

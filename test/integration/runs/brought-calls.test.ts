@@ -33,7 +33,7 @@ beforeAll(async () => {
   await server.restart();
   const as = (key: string) => new ApiClient(server.server.url, key);
   [ann, bob, root] = [as('key-of-ann'), as('key-of-bob'), as('key-of-root')];
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 /** A registered agent of a server. Its policy lets all calls run. */

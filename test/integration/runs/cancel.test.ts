@@ -44,7 +44,7 @@ beforeAll(async () => {
       ],
     },
   });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const agent = (scripts: Script[], params: object = {}): RunAgent =>

@@ -61,7 +61,7 @@ beforeAll(async () => {
     // Text that is not encrypted can be searched.
     env: { EVERTURN_ENCRYPTION_KEYS: '' },
   });
-}, 60_000);
+});
 afterAll(async () => {
   await server.stop();
   await other.stop();

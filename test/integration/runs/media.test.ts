@@ -25,7 +25,7 @@ beforeAll(async () => {
   );
   await writeFile(file, JSON.stringify({ providers }));
   server = await startTestServer({ env: { EVERTURN_MODEL_PROVIDERS: file } });
-}, 60_000);
+});
 afterAll(async () => {
   await server.stop();
   await gemini.stop();

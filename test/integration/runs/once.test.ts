@@ -6,6 +6,7 @@ import { ApiClient } from '../../support/api-client.ts';
 import { calls, inShort, RunAgent, user } from '../../support/runs.ts';
 import { say, use, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
+import { eventually } from '../../support/eventually.ts';
 
 /** "A call runs once": items that come back with their ids. */
 
@@ -52,7 +53,7 @@ beforeAll(async () => {
   });
   const as = (key: string) => new ApiClient(server.api.url, key);
   [ann, bob, root] = [as('key-of-ann'), as('key-of-bob'), as('key-of-root')];
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const agent = (scripts: Script[], { api = ann, toolkit = {} } = {}): RunAgent =>
@@ -146,9 +147,9 @@ test.each(['before', 'after'])(
     const one = agent([say('Once.'), say('Twice.')]);
     const send = () => ann.send<Run>('POST', '/v1/runs', one.body('Go'), { 'idempotency-key': one.name });
     const first = send();
-    await vi.waitFor(() => expect(admit).toHaveBeenCalledTimes(1));
+    await eventually(() => expect(admit).toHaveBeenCalledTimes(1));
     const second = send();
-    await vi.waitFor(() => expect(admit).toHaveBeenCalledTimes(2));
+    await eventually(() => expect(admit).toHaveBeenCalledTimes(2));
     const steps = [
       async () => {
         rejection.resolve();

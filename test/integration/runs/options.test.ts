@@ -20,7 +20,7 @@ const NOTE: TestTool = {
 };
 beforeAll(async () => {
   server = await startTestServer({ mcp: { tools: [NOTE] } });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const LAB = { type: 'mcp', server: 'test' };

@@ -36,7 +36,7 @@ beforeAll(async () => {
       ],
     },
   });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const lookup = { name: 'lookup', description: 'looks up', parameters: { type: 'object' } };

@@ -10,7 +10,7 @@ let server: TestServer;
 beforeAll(async () => {
   const note = { name: 'note', annotations: { readOnlyHint: true }, handler: () => 'noted' };
   server = await startTestServer({ mcp: { tools: [note] } });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const tool = (name: string) => ({ name, description: `does ${name}`, parameters: { type: 'object' } });

@@ -33,7 +33,7 @@ beforeAll(async () => {
     ApiClient,
     ApiClient,
   ];
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const LAB = { toolkits: [{ type: 'mcp', server: 'test' }] };

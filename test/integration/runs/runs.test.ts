@@ -52,7 +52,7 @@ beforeAll(async () => {
       ],
     },
   });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';

@@ -26,7 +26,7 @@ beforeAll(async () => {
   const file = path.join(folder, 'providers.json');
   await writeFile(file, JSON.stringify({ default: 'chat', providers: { chat, ...Object.fromEntries(others) } }));
   server = await startTestServer({ env: { EVERTURN_MODEL_PROVIDERS: file } });
-}, 60_000);
+});
 afterAll(async () => {
   await server.stop();
   for (const endpoint of endpoints.values()) await endpoint.stop();

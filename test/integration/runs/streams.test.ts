@@ -14,7 +14,7 @@ beforeAll(async () => {
       tools: [{ name: 'note', annotations: { readOnlyHint: true }, handler: ({ text }) => `noted ${String(text)}` }],
     },
   });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 const LAB = { toolkits: [{ type: 'mcp', server: 'test' }] };
