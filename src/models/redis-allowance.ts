@@ -57,7 +57,7 @@ for i, name in ipairs({ 'tokens', 'requests' }) do
 end
 `;
 
-/** A call does not wait longer for Redis. */
+/** A call does not wait longer for Redis, unless another time is set. */
 const ANSWER_MS = 1_000;
 
 interface RedisAllowanceOptions {
@@ -65,13 +65,15 @@ interface RedisAllowanceOptions {
   /** The prefix of the keys: one for each provider of each Everturn on this Redis. */
   prefix: string;
   limits: ProviderLimits;
+  /** How long a call waits for Redis before it observes the limits of its worker alone. */
+  answerMs?: number;
 }
 
 /**
  * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. Which worker gets
  * the next share is left to chance.
  */
-export function redisAllowance({ redis, prefix, limits }: RedisAllowanceOptions): Allowance {
+export function redisAllowance({ redis, prefix, limits, answerMs = ANSWER_MS }: RedisAllowanceOptions): Allowance {
   const local = localAllowance(limits);
   const renewals = new Map<string, NodeJS.Timeout>();
   const { concurrency, requestsPerMinute, tokensPerMinute } = limits;
@@ -80,7 +82,7 @@ export function redisAllowance({ redis, prefix, limits }: RedisAllowanceOptions)
   /** Undefined if Redis is unavailable. */
   const run = async (script: string, args: (string | number)[]): Promise<unknown> => {
     try {
-      return await withTimeout(ANSWER_MS, redis.commands.eval(script, { keys, arguments: args.map(String) }));
+      return await withTimeout(answerMs, redis.commands.eval(script, { keys, arguments: args.map(String) }));
     } catch {
       return undefined;
     }

@@ -115,8 +115,12 @@ async function whole(...readers: EventReader[]): Promise<object[]> {
 }
 
 test('an API without workers reports it until one starts, which creates the sessions of schedules triggered before', async () => {
-  const { status, body } = await api1.api.send('GET', '/readyz');
-  expect([status, body.problems]).toEqual([503, [expect.stringMatching(/^no worker is running: .*everturn worker/)]]);
+  const readiness = async () => {
+    const { status, body } = await api1.api.send('GET', '/readyz');
+    return [status, body.problems];
+  };
+  // A dependency that does not answer in time is reported as well.
+  await expect.poll(readiness).toEqual([503, [expect.stringMatching(/^no worker is running: .*everturn worker/)]]);
   const name = newId('req');
   model.script(name, say('One.'), say('Two.'));
   const agent = { name: 'scheduled', description: 'for the test', environments: [], model: name };
@@ -179,7 +183,7 @@ test('a turn started at one API is streamed live by another; a late reader gets 
   await late.says('that all is well.');
   expect(await whole(late)).toEqual(await whole(first));
   for (const part of [api1, api2, worker1]) {
-    expect(await part.api.get('/readyz')).toMatchObject({ status: 'ready', problems: [] });
+    await expect.poll(() => part.api.get('/readyz')).toMatchObject({ status: 'ready', problems: [] });
     expect(await part.api.get('/healthz')).toEqual({ status: 'ok' });
   }
   expect((await worker1.api.send('GET', '/v1/agents/filed')).status).toBe(404);

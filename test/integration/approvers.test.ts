@@ -202,28 +202,25 @@ test('a stranger to the session gets 404, also with the id of a call that others
 });
 
 test('a subject or a role to which a call is escalated decides it from then on', async () => {
-  const escalate = (to: Policies[number]['approvers'] & object) => ({ after_seconds: 1, to });
-  const asked = await paying(
-    [1, 2],
-    [
-      {
-        match: amountIs(1),
-        decision: 'ask',
-        approvers: { subjects: ['root'] },
-        escalate: escalate({ subjects: ['chief'] }),
-      },
-      {
-        match: amountIs(2),
-        decision: 'ask',
-        approvers: { subjects: ['root'] },
-        escalate: escalate({ roles: ['user'] }),
-      },
-    ],
-  );
+  const approvers = { subjects: ['root'] };
+  const escalatingAfter = (seconds: number): Policies =>
+    [{ subjects: ['chief'] }, { roles: ['user' as const] }].map((to, index) => ({
+      match: amountIs(index + 1),
+      decision: 'ask',
+      approvers,
+      escalate: { after_seconds: seconds, to },
+    }));
+  // Nothing of this turn is escalated, however long the test takes.
+  const early = await paying([1, 2], escalatingAfter(3_600));
+  await eventually(async () => expect(await inbox(keyOf('root'), early.agent)).toEqual(['p1', 'p2']));
   expect([
-    (await answer(keyOf('chief'), asked.sessionId, ['p1']))[0],
-    (await answer(keyOf('boss'), asked.sessionId, ['p2']))[0],
+    (await answer(keyOf('chief'), early.sessionId, ['p1']))[0],
+    (await answer(keyOf('boss'), early.sessionId, ['p2']))[0],
   ]).toEqual([404, 404]);
+  expect((await answer(keyOf('root'), early.sessionId, ['p1', 'p2'], { status: 'deny' }))[0]).toBe(200);
+  expect(await paid(early)).toEqual(['p1 denied', 'p2 denied']);
+
+  const asked = await paying([1, 2], escalatingAfter(1));
   await eventually(async () => expect(await inbox(keyOf('chief'), asked.agent)).toEqual(['p1', 'p2']));
   expect(await inbox(keyOf('boss'), asked.agent)).toEqual(['p2']);
   expect((await answer(keyOf('boss'), asked.sessionId, ['p1']))[0]).toBe(422);

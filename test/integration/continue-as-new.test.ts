@@ -106,7 +106,7 @@ test('sub-agents that work in parallel continue as new together, also while one 
   const reader = chat.turn('go');
   const frames = await reader.done;
   const turnId = await reader.turnId();
-  expect(await runsOf(turnWorkflowId(turnId))).toBeGreaterThan(3);
+  await expect.poll(() => runsOf(turnWorkflowId(turnId))).toBeGreaterThan(3);
   const asked = frames.find((frame) => frame.type === 'tool.response_required');
   if (asked?.type !== 'tool.response_required') throw new Error('nothing is asked');
   const input = [{ type: 'user.tool_response', thread_id: asked.thread_id, tool_call_id: 'q1', content: 'yes' }];
@@ -233,7 +233,7 @@ test('sub-agents of a turn that waits for answers do so in its next runs', async
   const asked = await reader.type('tool.response_required');
   await reader.next((frame) => frame.type === 'thread.done');
   const turnId = await reader.turnId();
-  expect(await runsOf(turnWorkflowId(turnId))).toBeGreaterThan(1);
+  await expect.poll(() => runsOf(turnWorkflowId(turnId))).toBeGreaterThan(1);
   const input = [{ type: 'user.tool_response', thread_id: asked.thread_id, tool_call_id: 'q1', content: 'yes' }];
   expect((await server.api.send('POST', `${chat.path}/actions`, { input })).status).toBe(200);
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
@@ -272,7 +272,7 @@ test('a turn that answers at its limit of model calls does so in a later run', a
   expect(await reader.end()).toMatchObject({ status: 'done', limit: 'iterations' });
   const choices = chat.requests().map((request) => request.tool_choice);
   expect(choices).toEqual([...Array.from({ length: 7 }, () => undefined), 'none']);
-  expect(await runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
+  await expect.poll(async () => runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
   const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
   expect(folded(replay)).toEqual(folded(await reader.done));
 });
@@ -288,7 +288,7 @@ test('a cancel reaches the current run', async () => {
   await last.reached;
   await server.api.send('POST', `${chat.path}/cancel`, {});
   expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
-  expect(await runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
+  await expect.poll(async () => runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
   last.release();
 });
 

@@ -167,28 +167,62 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
   });
 
   test('has more time while its server reports progress, up to a total', async () => {
+    const { promise: never } = Promise.withResolvers<string>();
+    const reporting = new Map<unknown, () => Promise<void>>();
+    const allRun = Promise.withResolvers<void>();
     const { server, pool, endpoint } = await start({
       ...kind,
       tools: [
         {
           name: 'act',
-          handler: async ({ reports }, { progress, signal }) => {
-            let left = reports === undefined ? Infinity : Number(reports);
-            const timer = setInterval(() => void (left-- > 0 && progress(1)), 20);
-            await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
-            clearInterval(timer);
-            return 'never read';
+          handler: ({ id }, { progress }) => {
+            reporting.set(id, () => progress(1));
+            if (reporting.size === 3) allRun.resolve();
+            return never;
           },
         },
       ],
     });
-    const times = calling({ timeoutMs: 400, totalTimeoutMs: 1_000 });
-    const [busy, silent, mute] = await Promise.all(
-      [{}, { reports: 1 }, { reports: 0 }].map((args) => pool.call(endpoint, SCOPE, 'act', args, times)),
-    );
-    expect(busy).toMatchObject({ status: 'unknown', message: 'MCP server "test" did not answer within 1 s' });
-    expect(silent).toMatchObject({ message: 'MCP server "test" reported no more progress within 0.4 s' });
-    expect(mute).toMatchObject({ message: 'MCP server "test" did not answer within 0.4 s' });
+    // The time-outs are of this clock; the server and the connection do not use it.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const begun = performance.now();
+    let heard = Promise.withResolvers<void>();
+    const times = { timeoutMs: 400, totalTimeoutMs: 1_000, onProgress: () => heard.resolve() };
+    const [busy, silent, mute] = ['busy', 'silent', 'mute'].map(async (id) => {
+      const outcome = await pool.call(endpoint, SCOPE, 'act', { id }, calling(times));
+      return { ...outcome, afterMs: performance.now() - begun };
+    });
+    await allRun.promise;
+    const at = (ms: number) => vi.advanceTimersByTime(begun + ms - performance.now());
+    const report = async (id: string): Promise<void> => {
+      heard = Promise.withResolvers();
+      await reporting.get(id)?.();
+      await heard.promise;
+    };
+    at(100);
+    await report('silent');
+    await report('busy');
+    at(300);
+    await report('busy');
+    at(400);
+    expect(await mute).toMatchObject({ afterMs: 400, message: 'MCP server "test" did not answer within 0.4 s' });
+    at(500);
+    expect(await silent).toMatchObject({
+      afterMs: 500,
+      message: 'MCP server "test" reported no more progress within 0.4 s',
+    });
+    at(600);
+    await report('busy');
+    at(900);
+    await report('busy');
+    at(1_000);
+    expect(await busy).toMatchObject({
+      afterMs: 1_000,
+      status: 'unknown',
+      message: 'MCP server "test" did not answer within 1 s',
+    });
+    vi.useRealTimers();
     expect(server.calls).toHaveLength(3);
   });
 

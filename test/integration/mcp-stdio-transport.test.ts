@@ -126,16 +126,31 @@ describe('the program of a server', () => {
       'for i in 1 2 3 4 5 6 7 8 9; do echo $i >&2; done; head -c 999 /dev/zero | tr "\\0" x >&2; echo end >&2; exit 1',
       `ended with exit code 1; stderr: …${'x'.repeat(597)}end`,
     ],
-    [
-      'echo "waits for the registry" >&2; sleep 1000',
-      'wrote nothing to its standard output within 1 s: if it needs longer, for example to be installed, raise its start_timeout_seconds; stderr: waits for the registry',
-    ],
     ['echo Welcome; sleep 1000', 'failed: no MCP handshake within 0.5 s'],
   ])('that ends or is ended before it answers (%s) leaves its last words in the reason', async (script, reason) => {
     const env = { TOKEN: 'token-of-the-operator' };
     const endpoint = { ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args: ['-c', script], env };
-    const { pool } = start(endpoint, { startTimeoutMs: 1_000, handshakeTimeoutMs: 500 });
+    const { pool } = start(endpoint, { handshakeTimeoutMs: 500 });
     await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(`MCP server "test" ${reason}`);
+  });
+
+  test('that is ended before it writes to its standard output leaves its last words in the reason', async () => {
+    const args = ['-c', 'echo "waits for the registry" >&2; sleep 1000'];
+    const endpoint = { ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args };
+    const said = Promise.withResolvers<void>();
+    const write = (line: string): void => (line.includes('waits for the registry') ? said.resolve() : undefined);
+    const { pool } = start(endpoint, { startTimeoutMs: 1_000, log: pino({}, { write }) });
+    // Its words are read before its time is over, however slow the machine is.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const failure = pool.tools(endpoint, SCOPE, unaborted).catch(String);
+    await said.promise;
+    vi.advanceTimersByTime(1_000);
+    vi.useRealTimers();
+    const advice = 'if it needs longer, for example to be installed, raise its start_timeout_seconds';
+    expect(await failure).toContain(
+      `MCP server "test" wrote nothing to its standard output within 1 s: ${advice}; stderr: waits for the registry`,
+    );
   });
 
   test('runs in the configured folder', async () => {
@@ -378,9 +393,12 @@ describe('a server that dies', () => {
 });
 
 test("a server's standard error is logged line by line, with the name of the server and shortened", async () => {
-  const { pool, endpoint, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
+  const { pool, inspect, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
   // Text on its standard output that is no message does no harm.
-  await pool.tools(endpoint, SCOPE, unaborted);
+  const { pid } = await inspect();
+  // Killed here: a pool that ends a program reads the rest of its output for a limited time only.
+  process.kill(pid, 'SIGKILL');
+  await eventually(() => expect(logged.map(({ msg }) => msg)).toContain('last words'));
   await pool.close();
   const said = logged.filter(({ msg }) => !msg.startsWith('the MCP server'));
   expect(said).toEqual(

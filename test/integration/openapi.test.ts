@@ -141,6 +141,8 @@ test.each(DOCUMENTS)(
       EXAMPLES,
       '--suppress-health-check',
       'filter_too_much',
+      '--request-timeout',
+      '100',
       ...(IS_BRIEF ? BRIEF_PHASES : []),
     ];
     const how = ['--no-color', '--report', 'json', '--report-json-path', result];

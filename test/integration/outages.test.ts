@@ -44,7 +44,11 @@ test('Temporal unavailable: 503 and never a false success; ended turns are read 
   expect(Number(created.headers.get('retry-after'))).toBeGreaterThan(0);
   expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(503);
   const ready = await server.api.send('GET', '/readyz');
-  expect([ready.status, ready.body.problems[0]]).toEqual([503, expect.stringMatching(/^Temporal cannot be reached/)]);
+  // The stores may be too slow for a check.
+  expect([ready.status, ready.body.problems]).toEqual([
+    503,
+    expect.arrayContaining([expect.stringMatching(/^Temporal cannot be reached/)]),
+  ]);
 
   expect((await server.api.get(`${chat.path}/turns/${turnId}`)).data.state.status).toBe('done');
   expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(folded(frames));
@@ -108,7 +112,7 @@ test('the catalog unavailable: readiness says so, running turns continue, the ar
 
 test('the catalog of an older backup restored under the server: readiness says so', async () => {
   const { rows } = server.database;
-  expect((await server.api.get('/readyz')).status).toBe('ready');
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
   await sql`alter table run_secrets rename to away`.execute(rows);
   const problem = async () => (await server.api.send('GET', '/readyz')).body.problems[0];
   try {
@@ -121,7 +125,7 @@ test('the catalog of an older backup restored under the server: readiness says s
 
 test('the disk of the blobs full: readiness says so', async () => {
   const blobs = path.join(server.dataDir, 'blobs');
-  expect((await server.api.get('/readyz')).status).toBe('ready');
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
   await rm(blobs, { recursive: true, force: true });
   await writeFile(blobs, 'not a folder');
   // A successful check is cached for a second.

@@ -243,7 +243,11 @@ test.each(['continue', 'decline'] as const)(
     });
     expect((await second.open(next)).text).toContain('You are signed in to notes');
     expect(await conversation.turn.end()).toMatchObject({ output: { content: 'Milk.' } });
-    const ended = changes.received.flatMap(({ event }) => (event.type === 'action.expired' ? [event.action] : []));
+    const events = () =>
+      changes.received.flatMap(({ event }) => (event.action.session_id === conversation.id ? [event] : []));
+    // The last one is about the new link.
+    await eventually(() => expect(events().at(-1)?.type).toBe('action.decided'));
+    const ended = events().flatMap((event) => (event.type === 'action.expired' ? [event.action] : []));
     expect(ended).toMatchObject([{ status: 'superseded', decisions: [] }]);
     const resumed = conversation.turn.frames.flatMap((frame) => (frame.type === 'turn.resumed' ? [frame.by] : []));
     expect(resumed).toEqual([undefined, expect.objectContaining({ subject_slug: 'ann' })]);

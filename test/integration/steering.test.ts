@@ -1,12 +1,15 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
+import { CANCEL_TURN, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded } from '../support/api-client.ts';
 import { ProtectedMcpServer } from '../support/authorization-server.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
+import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 /** The steering of a running turn by a client: it pauses and resumes it, gives it messages, and has it answer. */
 
 let server: TestServer;
+let temporal: TemporalClient;
 let slow = Promise.withResolvers<void>();
 const calls: string[] = [];
 beforeAll(async () => {
@@ -32,8 +35,15 @@ beforeAll(async () => {
       ],
     },
   });
+  temporal = await TemporalClient.connect({
+    address: inject('temporalAddress'),
+    namespace: inject('temporalNamespace'),
+  });
 });
-afterAll(() => server.stop());
+afterAll(async () => {
+  await temporal.close();
+  await server.stop();
+});
 
 const send = async ({ path }: Pick<Chat, 'path'>, command: string) => {
   const { status, body } = await server.api.send('POST', `${path}/${command}`, {});
@@ -186,9 +196,9 @@ test('a message for a running turn is read with its next model call, once, by th
     scripts: [use({ name: 'slow', id: 's1' }), last.script, say('Both.'), say('Later.')],
     spec: onTestServer,
   });
+  calls.length = 0;
   const reader = chat.turn('go');
   const turnId = await reader.turnId();
-  calls.length = 0;
   await expect.poll(() => calls).toEqual(['slow']);
   const during = await post(chat, 'during the tool');
   expect(during).toMatchObject({ status: 200, body: { data: { id: turnId, state: { status: 'running' } } } });
@@ -272,6 +282,11 @@ test('a message after a cancel begins the next turn', async () => {
   const reader = chat.turn('one');
   await reader.says('busy');
   expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(200);
+  // Its session has accepted the cancel, and sends it on: until the turn has it, a message would be for this turn.
+  const turn = turnWorkflowId(await reader.turnId());
+  const signals = async () =>
+    (await temporal.events(turn)).flatMap((event) => event.workflowExecutionSignaledEventAttributes?.signalName ?? []);
+  await expect.poll(signals).toContain(CANCEL_TURN);
   const next = chat.turn('two', { on_running: 'steer' });
   expect(await next.end()).toMatchObject({ status: 'done', output: { content: 'next' } });
   expect(await reader.end()).toMatchObject({ status: 'cancelled' });
@@ -293,9 +308,8 @@ test('a turn that is to answer does so with its next model call, without tools, 
     spec: onTestServer,
   });
   expect(await send(chat, 'force_answer')).toEqual([409, 'nothing_running']);
-  const reader = chat.turn('go');
-  await reader.turnId();
   calls.length = 0;
+  const reader = chat.turn('go');
   await expect.poll(() => calls).toEqual(['slow']);
   expect(await send(chat, 'pause')).toEqual(DONE);
   for (let i = 0; i < 2; i++) expect(await send(chat, 'force_answer')).toEqual(DONE);

@@ -63,6 +63,7 @@ test('a model call that fails twice has three attempts in its event and in the t
     ],
   });
   expect(JSON.stringify(activity)).not.toContain('tok_1234567890abcdef');
+  expect((await server.api.get(`${chat.path}/turns/${turnId}`)).data.state).not.toHaveProperty('retrying');
   const spans = await timeline(chat, turnId);
   expect(spans).toMatchObject([
     { kind: 'model_call', attempt: 1, pending: false, ...failed },
@@ -74,8 +75,9 @@ test('a model call that fails twice has three attempts in its event and in the t
 });
 
 test('while a call is repeated, the state of its turn, its timeline and its full stream say so', async () => {
-  const unavailable: Script = (call) => call.fail(503, 'no capacity', { 'retry-after': '4' });
-  const chat = await server.chat({ scripts: [unavailable, say('hello')] });
+  // Longer than the test takes, which cancels the turn.
+  const unavailable: Script = (call) => call.fail(503, 'no capacity', { 'retry-after': '120' });
+  const chat = await server.chat({ scripts: [unavailable] });
   const reader = chat.turn('hi');
   const turnId = await reader.turnId();
   const full = server.api.stream(`${chat.path}/turns/${turnId}/subscribe?view=full`, {});
@@ -93,8 +95,11 @@ test('while a call is repeated, the state of its turn, its timeline and its full
     { kind: 'model_call', attempt: 1, outcome: 'failed', failure: 'overloaded', pending: false, provider },
     { kind: 'model_call', attempt: 2, started_at: null, pending: true },
   ]);
-  expect(await reader.end()).toMatchObject({ status: 'done' });
-  expect(await read()).not.toHaveProperty('retrying');
+  expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(200);
+  expect(await reader.end()).toMatchObject({ status: 'cancelled' });
+  const state = await read();
+  expect(state).toMatchObject({ status: 'cancelled' });
+  expect(state).not.toHaveProperty('retrying');
   const kinds = (await reader.done).map(({ type }) => type);
   expect(kinds).not.toContain('turn.retrying');
   const last = (await full.done).at(-1);

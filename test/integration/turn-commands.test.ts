@@ -85,7 +85,8 @@ async function run<T>(worker: Worker, during: () => Promise<T>): Promise<T> {
 /** Runs a turn whose first model call ends, with `toolCalls`, in the same workflow task as `command` arrives. */
 async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'], start: Partial<TurnStart>) {
   const turnId = newId('turn');
-  const calls: CallModelInput[] = [];
+  /** By the id of the message: a call has several attempts on a machine that is too slow for its heartbeats. */
+  const calls = new Map<string, CallModelInput>();
   const responseOptions = Promise.withResolvers<void>();
   const activities = await Worker.create({
     connection: native,
@@ -94,8 +95,9 @@ async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'
     activities: {
       archiveTurn: () => Promise.resolve(),
       callModel: async (input: CallModelInput): Promise<CallModelResult> => {
-        calls.push(input);
-        if (calls.length > 1) return messageOf(input, []);
+        calls.set(input.messageId, input);
+        const [first] = calls.keys();
+        if (input.messageId !== first) return messageOf(input, []);
         await responseOptions.promise;
         return messageOf(input, toolCalls);
       },
@@ -109,7 +111,7 @@ async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'
       taskQueue,
       args: [{ ...startOf(turnId), ...start }],
     });
-    await run(await workflows(), () => eventually(() => expect(calls).toHaveLength(1)));
+    await run(await workflows(), () => eventually(() => expect(calls.size).toBe(1)));
     responseOptions.resolve();
     await eventually(async () => {
       const { events } = await handle.fetchHistory();
@@ -117,7 +119,7 @@ async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'
     });
     await handle.signal(commandTurn, command);
     const result = await run(await workflows(), () => handle.result());
-    return { result, readUpTo: calls.map(({ upTo }) => upTo) };
+    return { result, readUpTo: [...calls.values()].map(({ upTo }) => upTo) };
   });
 }
 

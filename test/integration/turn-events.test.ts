@@ -4,8 +4,8 @@ import { say } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** Counted in the histories: three tasks of the session, and two tasks and an activity of the turn. */
-const EVENTS_PER_TURN = { tasks_per_turn: 5, activities_per_turn: 1, timers_per_turn: 0 };
+/** Three of the session, and two of the turn. */
+const MOST_TASKS_PER_TURN = 5;
 
 let server: TestServer;
 let temporal: TemporalClient;
@@ -21,7 +21,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-test('a plain turn in a warm session has five workflow tasks, one activity and no timer', async () => {
+test('a plain turn in a warm session has at most five workflow tasks, one activity and no timer', async () => {
   const chat = await server.chat();
   const turn = async (): Promise<string> => {
     chat.script(say('Hello.'));
@@ -31,5 +31,8 @@ test('a plain turn in a warm session has five workflow tasks, one activity and n
   };
   await turn();
   const { sessionId } = chat;
-  expect(await measureTurnEvents(temporal.client, { sessionId, turn, turns: 3 })).toEqual(EVENTS_PER_TURN);
+  const { tasks_per_turn: tasks, ...rest } = await measureTurnEvents(temporal.client, { sessionId, turn, turns: 3 });
+  expect(rest).toEqual({ activities_per_turn: 1, timers_per_turn: 0 });
+  // Two of the session's may be one on a slow machine: the start of the turn and its end.
+  expect(tasks).toBeLessThanOrEqual(MOST_TASKS_PER_TURN);
 });

@@ -1,5 +1,7 @@
 import { DefaultQueryExecutor, type CompiledQuery } from 'kysely';
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi, type MockInstance } from 'vitest';
+import { Agents } from '../../src/catalog/agents.ts';
+import { Delegations } from '../../src/features/delegation/delegation-rows.ts';
 import { eventually } from '../support/eventually.ts';
 import { say } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
@@ -7,10 +9,19 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 /** How many statements of SQL a turn costs. */
 
 let server: TestServer;
+let lastOfSweep: MockInstance;
 beforeAll(async () => {
+  lastOfSweep = vi.spyOn(Agents.prototype, 'forgetSpecs');
   server = await startTestServer();
 });
 afterAll(() => server.stop());
+
+/** Waits until a method of the catalog has been carried out this often. */
+const carriedOut = (method: MockInstance, count: number) =>
+  eventually(() => {
+    const ended = method.mock.settledResults.filter(({ type }) => type === 'fulfilled');
+    expect(ended.length).toBeGreaterThanOrEqual(count);
+  });
 
 test('a plain turn takes fewer than 36 statements, from its request to its archive', async () => {
   const statements: string[] = [];
@@ -22,7 +33,10 @@ test('a plain turn takes fewer than 36 statements, from its request to its archi
     return executeQuery.call(this, query) as ReturnType<typeof executeQuery<R>>;
   };
   vi.spyOn(DefaultQueryExecutor.prototype, 'executeQuery').mockImplementation(counted);
+  const notified = vi.spyOn(Delegations.prototype, 'unnotifiedOf');
   onTestFinished(() => void vi.restoreAllMocks());
+  // The next sweep is in three minutes.
+  await carriedOut(lastOfSweep, 1);
   await server.api.putAgent('plain', { model: { name: 'plain' } });
   server.model.script('plain', say('One.'), say('Two.'));
   const id = await server.api.createSession('plain');
@@ -33,6 +47,8 @@ test('a plain turn takes fewer than 36 statements, from its request to its archi
     });
   await server.api.turn(id, 'hi').done;
   await archived(1);
+  // Its worker looks for delegations when the turn has ended, and again when it is in the archive.
+  await carriedOut(notified, 2);
   statements.length = 0;
   await server.api.turn(id, 'hi').done;
   await archived(2);

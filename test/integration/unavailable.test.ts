@@ -11,6 +11,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   proxy.up();
+  proxy.flow();
   await server.stop();
   await proxy.stop();
 });
@@ -30,26 +31,31 @@ async function claim(): Promise<{ turnId: string; age: number } | undefined> {
   return row && { turnId: row.resource_id, age: Date.now() - Date.parse(row.created_at) };
 }
 
-/** Makes the request appear to be 40 s old: a repetition would now be another request. */
-async function ageClaim(): Promise<void> {
-  const long = new Date(Date.now() - 40_000).toISOString();
+/** Makes the request appear to be this old. After 30 s a repetition is another request. */
+async function setAge(ms: number): Promise<void> {
+  const then = new Date(Date.now() - ms).toISOString();
   const { rows } = server.database;
-  await rows.updateTable('idempotency').set({ created_at: long }).where('key', 'like', 'body:%').execute();
+  await rows.updateTable('idempotency').set({ created_at: then }).where('key', 'like', 'body:%').execute();
 }
 
 test.each(['is 503', 'finds nobody'])('a long request whose response %s can be repeated', async (how) => {
   const chat = await server.chat();
   const body = { input: [{ type: 'user.message', content: 'hi' }], stream: false };
-  proxy.down();
+  // Temporal does not answer until the claim is old: the response renews it.
+  proxy.hold();
   const turns = `${chat.path}/turns`;
   const first = how === 'is 503' ? server.api.send('POST', turns, body) : hangUp(server.api.url, turns, body);
   await expect.poll(claim, { interval: 5 }).toBeDefined();
-  await ageClaim();
+  await setAge(40_000);
   const turnId = (await claim())?.turnId;
+  proxy.down();
+  proxy.flow();
   const answer = await first;
   if (answer) expect(answer.status).toBe(503);
   await expect.poll(async () => (await claim())?.age).toBeLessThan(20_000);
   await back();
+  // That may have taken long.
+  await setAge(0);
   const again = await server.api.send('POST', turns, body);
   expect([again.status, again.body.data.id]).toEqual([200, turnId]);
 });
@@ -71,7 +77,8 @@ test('unreadiness is reported in the format of all errors, with the time after w
   expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
   expect(body).toEqual({
     status: 'not ready',
-    problems: [expect.stringMatching(/^Temporal cannot be reached.* \(since 20\d\d-.*Z\)$/)],
+    // The stores may be too slow for a check.
+    problems: expect.arrayContaining([expect.stringMatching(/^Temporal cannot be reached.* \(since 20\d\d-.*Z\)$/)]),
     warnings: [],
     error: {
       type: 'server_error',

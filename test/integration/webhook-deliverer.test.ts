@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { Catalog } from '../../src/features/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
@@ -123,6 +123,9 @@ test('several workers share the deliveries, each of which is sent once, in the o
 test('a receiver that hangs in all of its sessions does not delay another one', async () => {
   const catalog = await open();
   const hanging = await WebhookReceiver.start();
+  // However slow the machine is, no attempt ends by itself, and is followed by another one.
+  const timeout = vi.spyOn(AbortSignal, 'timeout').mockImplementation(() => new AbortController().signal);
+  onTestFinished(() => void timeout.mockRestore());
   hanging.next.push(...Array.from({ length: 50 }, () => () => undefined));
   await register(catalog, hanging.url);
   await register(catalog);
@@ -130,8 +133,9 @@ test('a receiver that hangs in all of its sessions does not delay another one', 
   const deliverer = await work();
   await eventually(() => expect(receiver.requests).toHaveLength(20));
   // Each process waits for a few answers of one receiver at once.
-  expect(hanging.requests).toHaveLength(8);
+  await eventually(() => expect(hanging.requests.length).toBeGreaterThanOrEqual(8));
   await deliverer.stop();
+  expect(hanging.requests).toHaveLength(8);
   await hanging.stop();
 });
 
