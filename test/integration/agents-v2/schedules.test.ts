@@ -54,10 +54,19 @@ function request(...scripts: Script[]) {
 /** Once a year, at a time at which no test runs. */
 const RARELY = { type: 'cron', expression: '0 0 1 1 *', timezone: 'UTC' };
 
-/** Each of the last minutes, and none of the next: only the test lets it run, with `runAt`. */
+/** The one clock of these tests: after any time on another clock, a minute would no longer be one of the schedule. */
+const LOADED = Date.now();
+
+/** The full minute so many minutes before these tests were loaded. */
+const minuteAgo = (minutes: number): Date => new Date((Math.floor(LOADED / 60_000) - minutes) * 60_000);
+
+/**
+ * Each of the last minutes, and none of the next: only the test lets it run, with `runAt`. The minutes of UTC are those of
+ * Paris.
+ */
 const RECENTLY = {
   type: 'cron',
-  expression: `${Array.from({ length: 20 }, (_, i) => (new Date().getMinutes() + 59 - i) % 60).join()} * * * *`,
+  expression: `${Array.from({ length: 20 }, (_, i) => minuteAgo(i + 1).getUTCMinutes()).join()} * * * *`,
   timezone: 'Europe/Paris',
 };
 
@@ -82,9 +91,6 @@ async function trigger(id: string): Promise<ScheduleRunResource> {
 async function runsOf(id: string, query = ''): Promise<ScheduleRunResource[]> {
   return (await as('ann').get<{ items: ScheduleRunResource[] }>(`/api/v2/schedules/${id}/runs?size=100${query}`)).items;
 }
-
-/** The full minute so many minutes ago. */
-const minuteAgo = (minutes: number): Date => new Date((Math.floor(Date.now() / 60_000) - minutes) * 60_000);
 
 /** Lets Temporal run a schedule at a time, as if it had been there. Resolves when the run has ended. */
 async function runAt(time: Date, id: string): Promise<void> {
@@ -419,9 +425,8 @@ test('an activity that is repeated after it has created the session creates no s
 });
 
 test('a time that is too long ago is recorded, and creates no session', async () => {
-  const hours = Array.from({ length: 3 }, (_, i) => (new Date().getUTCHours() + 22 - i) % 24).join();
-  const { id } = await create({ timing: { ...RARELY, expression: `0 ${hours} * * *` } });
-  const time = new Date(Math.floor(Date.now() / 3_600_000 - 2) * 3_600_000);
+  const time = new Date(Math.floor(LOADED / 3_600_000 - 2) * 3_600_000);
+  const { id } = await create({ timing: { ...RARELY, expression: `0 ${time.getUTCHours()} * * *` } });
   await runAt(time, id);
   const [run] = await runsOf(id);
   expect(run).toMatchObject({ status: 'error', session_id: null, scheduled_for: time.toISOString() });

@@ -170,7 +170,11 @@ test('the end of an idle timeout is sent once, unless a message has come before'
   await register(to.url);
   const answer = gate('Two.');
   server.model.script('resting', say('One.'), answer.script, say('Three.'));
-  const created = await AgentSession.create(ann, { agent: agentNamed('resting'), messages: 'Hi', idle_timeout_s: 60 });
+  const created = await AgentSession.create(ann, {
+    agent: agentNamed('resting'),
+    messages: 'Hi',
+    idle_timeout_s: 86_400,
+  });
   await created.until('idle');
   const told = (...statuses: string[]) => eventually(() => expect(toldOf(to, created.id)).toEqual(statuses));
   await told('pending', 'running', 'idle');
@@ -520,13 +524,16 @@ test('a ping says why there is no answer, and does not reach private addresses u
 });
 
 test('nothing is sent about a deleted session', async () => {
-  const to = await receiver();
-  // An attempt that has begun is not taken back, so the deletion happens during one, which fails.
-  const begun = Promise.withResolvers<ServerResponse>();
-  to.next.push(begun.resolve);
+  // An attempt that has begun is not taken back, so the deletion happens during one, which fails. It begins when the
+  // session has ended: it has little time.
+  const to = await WebhookReceiver.prepare();
+  onTestFinished(() => to.stop());
   await register(to.url);
   const session = await AgentSession.create(ann, { agent: agentNamed('deleted'), messages: 'Hi' });
   await session.settle();
+  const begun = Promise.withResolvers<ServerResponse>();
+  to.next.push(begun.resolve);
+  await to.start();
   const response = await begun.promise;
   const deleted = await ann.send('DELETE', `/v1/agents/draft-sessions/${fromUuid(session.id)}`);
   expect(deleted.status).toBe(204);

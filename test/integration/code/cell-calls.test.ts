@@ -1,3 +1,5 @@
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Kernel } from '../../../src/features/code/kernel/kernel.ts';
@@ -354,9 +356,15 @@ describe('a cell that waits', () => {
 
   it('ends with its kernel', async () => {
     const kernel = await sandbox.startKernel();
-    await callsOf(
-      start(kernel, `import os, threading\n${IMPORT}threading.Timer(2, os._exit, [3]).start()\nrun(Params(n=1))`),
-    );
+    const ends = [
+      'import os, threading, time',
+      'def end():',
+      '    while not os.path.exists("end"): time.sleep(0.01)',
+      '    os._exit(3)',
+      'threading.Thread(target=end, daemon=True).start()',
+    ].join('\n');
+    await callsOf(start(kernel, `${ends}\n${IMPORT}run(Params(n=1))`));
+    await writeFile(path.join(sandbox.folders.workspace, 'end'), '');
     expect(await kernel.ended).toMatchObject({ reason: 'died' });
     expect(await endOf(kernel.resume([DONE], { spentMs: 0 }))).toMatchObject({
       exit: 'died',

@@ -65,9 +65,14 @@ function agent(more: object = {}, { asked = [] as string[], url = lab.url } = {}
 
 const isOfCode = (threadId: string): boolean => threadId.startsWith('code_');
 
-/** The arguments of the calls to a server whose argument begins so. */
-function callsOf({ calls }: TestMcpServer, prefix: string): string[] {
+/** The requests of a server whose argument begins so. */
+function requestsOf({ calls }: TestMcpServer, prefix: string): string[] {
   return calls.flatMap(({ tool, arguments: { of } }) => (String(of).startsWith(prefix) ? `${tool} ${String(of)}` : []));
+}
+
+/** The calls of these requests: a slow machine takes longer for one than its piece, and the turn repeats it. */
+function callsOf(one: TestMcpServer, prefix: string): string[] {
+  return [...new Set(requestsOf(one, prefix))];
 }
 
 /** The spans of the last turn of a session. */
@@ -75,6 +80,9 @@ async function spansOf(chat: Chat): Promise<WireSpan[]> {
   const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
   return server.api.list<WireSpan>(`${chat.path}/turns/${turns[0]?.id}/timeline`);
 }
+
+const secondsOf = ({ started_at: start, ended_at: end }: WireSpan) =>
+  (Date.parse(end ?? '') - Date.parse(start ?? '')) / 1000;
 
 const IMPORTS = 'from mcptools.lab import add, look, note, slow_note\n';
 
@@ -105,13 +113,14 @@ test.concurrent('200 calls of a read-only tool in a loop are in the log, in few 
   const operations = lab.calls
     .filter(({ arguments: { of } }) => String(of).startsWith('a-'))
     .map(({ meta }) => /turn_\w+\/code_\w+\/call_\d+/.exec(JSON.stringify(meta))?.[0]);
-  expect(operations[199]).toMatch(/call_200$/);
-  expect(new Set(operations).size).toBe(200);
+  expect([...new Set(operations)].map((one) => one?.replace(/.*_/, ''))).toEqual(numbers.map((n) => `${n + 1}`));
   const spans = await spansOf(chat);
-  // Of 50 calls or fewer each; a machine that takes seconds for them needs more pieces.
-  expect(spans.filter(({ kind }) => kind === 'run_code').length).toBeLessThan(20);
   const ofCalls = spans.filter(({ kind, thread_id: thread }) => kind === 'tool_call' && isOfCode(thread ?? ''));
   expect(ofCalls).toHaveLength(200);
+  // Of 50 calls or fewer each. On a slow machine pieces end after 4 s, or with a call that the turn runs as an activity.
+  const pieces = spans.filter((span) => span.kind === 'run_code' && secondsOf(span) < 3.9);
+  const left = ofCalls.filter(({ attempt }) => attempt !== undefined);
+  expect(pieces.length - left.length).toBeLessThan(20);
   expect(ofCalls[0]).toMatchObject({
     tool: 'note',
     server: 'lab',
@@ -168,20 +177,25 @@ test.concurrent('a turn whose budget of time is used up begins no more calls of 
   const chat = await server.chat({ spec: { ...agent(), config: { pause: 'wait', budget } } });
   // A piece ends 4 s after its first call. This one is still going on when the budget is used up, however slow the
   // machine; between two pieces no call would be open.
-  chat.script(cell(`${IMPORTS}import time\ntime.sleep(3)\nwhile True: ${CALL('slow_note', '"e"')}`));
+  chat.script(cell(`${IMPORTS}import time\ntime.sleep(3)\nn = 0\nwhile n := n + 1: ${CALL('slow_note', 'f"e-{n}"')}`));
   const running = chat.turn('go');
   expect(await running.type('turn.paused')).toMatchObject({ reason: 'budget' });
   await server.api.send('POST', `${chat.path}/cancel`, {});
   const outcomes = responsesIn(await running.done, isOfCode).map(({ outcome }) => outcome);
-  // The call with which the piece ended was not executed.
-  expect(outcomes.at(-1)).toBe('cancelled');
-  expect(outcomes.slice(0, -1)).toEqual(callsOf(lab, 'e').map(() => 'succeeded'));
+  // The call with which the piece ended was not executed, unless the piece has waited for it, and not long enough.
+  const last = outcomes.pop();
+  expect(['cancelled', 'unknown_outcome']).toContain(last);
+  const called = callsOf(lab, 'e-');
+  const ended = last === 'cancelled' ? called : called.slice(0, outcomes.length);
+  expect(outcomes).toEqual(ended.map(() => 'succeeded'));
 });
 
 test.concurrent('a turn that is paused begins no more calls of its code, until it is resumed', async ({ expect }) => {
   const chat = await server.chat({ spec: { ...agent(), config: { pause: 'wait' } } });
-  const begun = Promise.withResolvers<void>();
-  looks.set('f', async () => begun.resolve());
+  let paused: Promise<{ status: number }> | undefined;
+  // It returns when the pause was requested, so that calls remain.
+  looks.set('f', () => (paused ??= server.api.send('POST', `${chat.path}/pause`, {})));
+  const all = ['look f', ...Array.from({ length: 60 }, (_, n) => `slow_note f-${n}`)];
   chat.script(
     // More calls than one piece has: its end brings them to the turn at the latest.
     cell(`${IMPORTS}${CALL('look', '"f"')}\nfor n in range(60): ${CALL('slow_note', 'f"f-{n}"')}`),
@@ -189,20 +203,25 @@ test.concurrent('a turn that is paused begins no more calls of its code, until i
   );
   const running = chat.turn('go');
   const turnId = await running.turnId();
-  await begun.promise;
-  expect(await server.api.send('POST', `${chat.path}/pause`, {})).toMatchObject({ status: 200 });
-  const [open] = await eventually(async () => {
-    const calls = await openIn(chat, turnId);
-    expect(calls).toHaveLength(1);
-    return calls;
+  // Neither a piece nor a call is under way.
+  await eventually(async () => {
+    const pending = (await spansOf(chat)).flatMap(({ kind, pending: isPending }) => (isPending ? kind : []));
+    expect(pending.toSorted()).toEqual(['pause', 'thread']);
   });
-  const before = callsOf(lab, 'f').length;
-  expect(open).toBe(`call_${before + 1}`);
-  expect(before).toBeLessThan(61);
+  expect(await paused).toMatchObject({ status: 200 });
+  const open = await openIn(chat, turnId);
+  expect(open).toHaveLength(1);
+  const index = all.findIndex((_, n) => open[0] === `call_${n + 1}`);
+  expect(index).toBeGreaterThanOrEqual(0);
+  // The open call was not sent, unless its piece has waited for it, and not long enough.
+  const before = callsOf(lab, 'f');
+  expect([all.slice(0, index), all.slice(0, index + 1)]).toContainEqual(before);
+  const sent = requestsOf(lab, 'f').length;
   await server.api.send('POST', `${chat.path}/resume`, {});
   const responses = responsesIn(await running.done, isOfCode);
   expect(responses.map(({ outcome }) => outcome)).toEqual(Array.from({ length: 61 }, () => 'succeeded'));
-  expect(callsOf(lab, 'f')).toHaveLength(61);
+  expect(requestsOf(lab, 'f').slice(sent)).toContain(all[index]);
+  expect(callsOf(lab, 'f')).toEqual(all);
 });
 
 test.concurrent('a turn that is cancelled cancels the call that its host runs, and output is kept', async ({
@@ -211,9 +230,10 @@ test.concurrent('a turn that is cancelled cancels the call that its host runs, a
   const chat = await server.chat({ spec: agent() });
   const [begun, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   looks.set('g', async (signal) => {
-    signal.addEventListener('abort', () => aborted.resolve());
+    const cancelled = new Promise((resolve) => signal.addEventListener('abort', resolve));
     begun.resolve();
-    await aborted.promise;
+    await cancelled;
+    aborted.resolve();
   });
   chat.script(cell(`x = 1\nprint("begun")\n${IMPORTS}${CALL('note', '"g-0"')}\n${CALL('look', '"g"')}`));
   const running = chat.turn('go');
@@ -239,7 +259,7 @@ test.concurrent('a call that takes longer than a piece is left to the turn', asy
   const events = await cellTurn(chat, [`${IMPORTS}print(${CALL('look', '"h"')})`]);
   expect(responsesIn(events)).toMatchObject([{ outcome: 'succeeded', content: 'looked at h' }]);
   expect(responsesIn(events, isOfCode)).toMatchObject([{ outcome: 'succeeded', content: 'looked at h' }]);
-  expect(callsOf(lab, 'h')).toHaveLength(2);
+  expect(requestsOf(lab, 'h')).toHaveLength(2);
 });
 
 test.concurrent('the log has the calls of code that runs on, which is interrupted as any other', async ({ expect }) => {

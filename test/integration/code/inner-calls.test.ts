@@ -1,3 +1,6 @@
+import { glob, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, test } from 'vitest';
 import type { AgentSpec } from '../../../src/spec/agent-spec.ts';
@@ -397,12 +400,15 @@ test.concurrent('a call that is allowed for code whose kernel has died meanwhile
 }) => {
   const chat = await server.chat({ spec: agent(['@all']) });
   const dies = `import os, threading, time
-gateway = get_ipython()._commands._gateway
 def die():
-  while not gateway._sent: time.sleep(0.01)
-  time.sleep(5); os.kill(os.getpid(), 9)
+  while not os.path.exists("die"): time.sleep(0.01)
+  os.kill(os.getpid(), 9)
 threading.Thread(target=die).start()`;
   const asked = await cellTurn(chat, [`${dies}\n${ADD('m-1')}`]);
+  // Directly: what clients write into a workspace comes with the next call.
+  const { data: sandbox } = await server.api.get(`${chat.path}/sandbox`);
+  const [workspace = ''] = await Array.fromAsync(glob(`${tmpdir()}/everturn-kernel-host-*/${sandbox.id}-*/workspace`));
+  await writeFile(path.join(workspace, 'die'), '');
   await eventually(async () => {
     const { data } = await server.api.get(`${chat.path}/sandbox`);
     expected(data.kernels).toMatchObject([{ status: 'stopped' }]);

@@ -129,7 +129,8 @@ test.concurrent('code that waits for a tool is interrupted, and the tool is canc
   const chat = await server.chat({ spec: agent([]) });
   chat.script(cell(`print("begun")\n${call('wait', 'w-1')}`), cell('1'), say('done'));
   const running = chat.turn('go');
-  await eventually(async () => expected(calls('w-1')).toHaveLength(1));
+  // It may come again: its host leaves a call that takes long to the turn.
+  await eventually(async () => expected(calls('w-1')).not.toEqual([]));
   expected(await interrupt(chat)).toMatchObject(INTERRUPTED);
   const events = await running.done;
   expected(responsesIn(events, isOfCode)).toMatchObject([{ outcome: 'cancelled' }]);

@@ -1,10 +1,11 @@
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { KernelEnded, type Kernel } from '../../../src/features/code/kernel/kernel.ts';
 import type { OutputPart } from '../../../src/core/output-parts.ts';
 import type { CellEnd } from '../../../src/features/code/kernel/running-cell.ts';
+import { eventually } from '../../support/eventually.ts';
 import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
 import { endOf, openSandbox, wallOf, type TestSandbox } from '../../support/kernels.ts';
 
@@ -41,16 +42,19 @@ function textOf({ parts }: CellEnd): string {
 describe('a hidden value', () => {
   const hidden = { values: ['secret-value'], mask: (text: string) => text.replaceAll('secret-value', '[TOKEN]') };
 
-  /** All that is shown of cells that run one after the other. */
-  async function shown(outputBytes: number, codes: string[]): Promise<string[]> {
+  /** All that is shown of cells that run one after the other. @param between called after each cell */
+  async function shown(
+    outputBytes: number,
+    codes: string[],
+    between: (code: string) => Promise<void> = async () => {},
+  ): Promise<string[]> {
     const kernel = await sandbox.startKernel({ hidden, limits: { outputBytes } });
     const all: string[] = [];
     for (const code of codes) {
       const live: OutputPart[] = [];
       const end = await run(kernel, code, { onOutput: (part) => live.push(part) });
       all.push(JSON.stringify([live, end]));
-      // Work that it has started writes before the next cell.
-      if (code.includes('late')) await sleep(2_000);
+      await between(code);
     }
     await kernel.stop('the test has ended');
     return all;
@@ -77,13 +81,24 @@ describe('a hidden value', () => {
   });
 
   it('is not shown in part where output between cells is cut', async () => {
-    const later = (print: string) => `import os, threading, time\ndef late():\n  time.sleep(0.5)\n  ${print}\n`;
-    const [, ofThread, , ofChild] = await shown(1024 * 1024, [
-      `${later('print("x" * 65_530 + "secret-value")')}threading.Thread(target=late).start()`,
-      'print("next")',
-      `${later('os.write(1, b"x" * 65_530 + b"secret-value")')}if os.fork() == 0:\n  late()\n  os._exit(0)`,
-      'print("next")',
-    ]);
+    const file = path.join(sandbox.folders.workspace, 'between');
+    const later = (print: string) =>
+      `import os, threading, time\ndef late():\n  while not os.path.exists("between"): time.sleep(0.01)\n  ${print}\n  os.remove("between")\n`;
+    const [, ofThread, , ofChild] = await shown(
+      1024 * 1024,
+      [
+        `${later('print("x" * 65_530 + "secret-value")')}threading.Thread(target=late).start()`,
+        'print("next")',
+        `${later('os.write(1, b"x" * 65_530 + b"secret-value")')}if os.fork() == 0:\n  late()\n  os._exit(0)`,
+        'print("next")',
+      ],
+      // What such a cell has started writes once there is the file, and then removes it.
+      async (code) => {
+        if (!code.includes('late')) return;
+        await writeFile(file, '');
+        await eventually(() => expect(existsSync(file)).toBe(false));
+      },
+    );
     for (const text of [ofThread, ofChild]) {
       expect(text).toMatch(/x{65530}/);
       expect(text).not.toContain('sec');
@@ -225,12 +240,16 @@ describe('a cell', () => {
 
   it('passes output on before it ends', async () => {
     const early = Promise.withResolvers<OutputPart>();
-    const ended = run(kernel, 'open("go", "w").close()\nprint("early")\nwhile os.path.exists("go"): pass', {
-      onOutput: early.resolve,
-    });
+    // One write: two may be two pieces of output.
+    const code = 'known = 1\nprint("early\\n", end="")\nwhile True: pass';
+    const ended = run(kernel, code, { onOutput: early.resolve });
     expect(await early.promise).toEqual({ channel: 'stdout', text: 'early\n' });
     kernel.interrupt();
-    expect(await ended).toMatchObject({ exit: 'interrupted', error: { name: 'KeyboardInterrupt' } });
+    expect(await ended).toMatchObject({
+      exit: 'interrupted',
+      error: { name: 'KeyboardInterrupt' },
+      defined: ['known'],
+    });
   });
 
   it('keeps and counts output up to its limit', async () => {
@@ -254,8 +273,10 @@ describe('a cell', () => {
 describe('an interrupt', () => {
   it('ends a cell at its time limit and keeps the variables', async () => {
     const kernel = await sandbox.startKernel();
-    const end = await run(kernel, 'x = 1\nwhile True: pass', { timeoutMs: 1500 });
-    expect(end).toMatchObject({ exit: 'timeout', notices: ['time limit of 1.5 s reached'], defined: ['x'] });
+    // In a cell without a limit, which a kernel without a processor would reach first.
+    await run(kernel, 'x = 1');
+    const end = await run(kernel, 'while True: pass', { timeoutMs: 1500 });
+    expect(end).toMatchObject({ exit: 'timeout', notices: ['time limit of 1.5 s reached'], names: ['x'] });
     expect(textOf(await run(kernel, 'x'))).toBe('1\n');
   });
 
@@ -289,9 +310,14 @@ describe('an interrupt', () => {
   it('that is ignored for 5 s ends the kernel as unresponsive', async () => {
     const kernel = await sandbox.startKernel();
     await run(kernel, 'kept = 1');
-    const code = 'import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint("deaf")\nwhile True: pass';
-    const end = await run(kernel, code, { timeoutMs: 1000 });
-    expect(end).toMatchObject({ exit: 'timeout', kernelEnd: { reason: 'unresponsive' }, names: ['kept'] });
+    const code =
+      'import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint("deaf\\n", end="")\nwhile True: pass';
+    const isDeaf = Promise.withResolvers<OutputPart>();
+    const running = run(kernel, code, { timeoutMs: 600_000, onOutput: isDeaf.resolve });
+    await isDeaf.promise;
+    kernel.interrupt();
+    const end = await running;
+    expect(end).toMatchObject({ exit: 'interrupted', kernelEnd: { reason: 'unresponsive' }, names: ['kept'] });
     expect(textOf(end)).toBe('deaf\n');
     expect(await kernel.ended).toMatchObject({ reason: 'unresponsive' });
   });

@@ -91,9 +91,15 @@ test('a flood is bounded for readers, and whole in the result', async () => {
 });
 
 test('code that waits for a person shows what it has printed in both turns', async () => {
-  const waits: (() => void)[] = [];
-  const hold = () => new Promise<string>((resolve) => waits.push(() => resolve('held')));
-  const inputSchema = { type: 'object' as const, properties: {} };
+  const gates = new Map(['one', 'two'].map((name) => [name, Promise.withResolvers<void>()]));
+  const held = new Set<unknown>();
+  // A call that is held for long is repeated, and waits for the same gate.
+  const hold = async ({ at }: Record<string, unknown>) => {
+    held.add(at);
+    await gates.get(String(at))?.promise;
+    return 'held';
+  };
+  const inputSchema = { type: 'object' as const, properties: { at: { type: 'string' } } };
   const annotations = { readOnlyHint: true };
   const lab = await TestMcpServer.start({
     tools: [
@@ -106,18 +112,19 @@ test('code that waits for a person shows what it has printed in both turns', asy
   const chat = await server.chat({
     spec: { ...FREE, mcp_servers: [{ type: 'inline', name: 'lab', url: lab.url, ...tools }] },
   });
-  const code = 'print("before")\nhold.run(hold.Params())\nprint(add.run(add.Params()))\nheld = hold.run(hold.Params())';
+  const code =
+    'print("before")\nhold.run(hold.Params(at="one"))\nprint(add.run(add.Params()))\nheld = hold.run(hold.Params(at="two"))';
   chat.script(cell(`from mcptools.lab import add, hold\n${code}`), say('done'));
   const first = fullTurn(chat);
   await untilOutput(first, 'before\n');
-  await eventually(() => expect(waits).toHaveLength(1));
-  waits[0]?.();
+  await eventually(() => expect(held).toContain('one'));
+  gates.get('one')?.resolve();
   const asked = await first.done;
   expect(asked.at(-1)?.type).toBe('turn.done');
   const second = fullTurn(chat, answersTo(asked));
   await untilOutput(second, 'before\nadded\n');
-  await eventually(() => expect(waits).toHaveLength(2));
-  waits[1]?.();
+  await eventually(() => expect(held).toContain('two'));
+  gates.get('two')?.resolve();
   const answered = await second.done;
   const response = responsesIn(answered).find(({ execution }) => execution);
   expect(response?.content).toBe('before\nadded');
