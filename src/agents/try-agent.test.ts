@@ -11,6 +11,8 @@ import { NO_GRANTS } from '../features/sign-in/grants.ts';
 import { McpPool, McpUnavailableError } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import { chatAccess, openProviders } from '../models/open-providers.ts';
+import type { ModelChunk } from '../models/provider.ts';
+import type { ModelTarget } from '../models/providers.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { tryAgent } from './try-agent.ts';
@@ -27,6 +29,8 @@ interface Trial {
   hasPublicUrl?: boolean;
   maxMs?: number;
   signal?: AbortSignal;
+  /** Called after the trial has read a piece of the answer of a model. */
+  onChunk?: (chunk: ModelChunk) => void;
 }
 
 /** A model, an MCP server, and the results of trying agents with them. No user has signed in. */
@@ -44,25 +48,30 @@ async function start() {
       allowPrivateUrls = true,
       acceptsSlashes = true,
       signal = new AbortController().signal,
+      onChunk = () => undefined,
       ...more
     }: Trial = {},
   ) => {
     const access = chatAccess('test', modelUrl);
     const providers = new Map([...access.providers].map(([name, one]) => [name, { ...one, acceptsSlashes }]));
+    const models = openProviders(
+      { ...access, providers },
+      {
+        firstChunkSeconds: 60,
+        idleSeconds: 60,
+        metrics: new Metrics(),
+        log,
+        shared: undefined,
+        onAnswer: () => undefined,
+      },
+    );
     return tryAgent(
       { model: { name: 'm' }, ...spec },
       {
-        models: openProviders(
-          { ...access, providers },
-          {
-            firstChunkSeconds: 60,
-            idleSeconds: 60,
-            metrics: new Metrics(),
-            log,
-            shared: undefined,
-            onAnswer: () => undefined,
-          },
-        ),
+        models: {
+          prefixProblem: (name) => models.prefixProblem(name),
+          resolve: (name) => watched(models.resolve(name), onChunk),
+        },
         embeddings: undefined,
         registry,
         pool: { allowPrivateUrls: () => allowPrivateUrls, grants: NO_GRANTS },
@@ -74,6 +83,17 @@ async function start() {
     );
   };
   return { model, mcp, registry, attempt };
+}
+
+/** Calls `onChunk` for what a model sends, once the trial has read it. */
+function watched(target: ModelTarget, onChunk: (chunk: ModelChunk) => void): ModelTarget {
+  async function* stream(...request: Parameters<ModelTarget['provider']['stream']>): AsyncGenerator<ModelChunk> {
+    for await (const chunk of target.provider.stream(...request)) {
+      yield chunk;
+      onChunk(chunk);
+    }
+  }
+  return { ...target, provider: { ...target.provider, stream } };
 }
 
 /** An address of this machine at which nothing listens. */
@@ -186,7 +206,15 @@ test('a model and a server that do not answer in time have failed', async () => 
 test('a model that is slow has answered with its first word', async () => {
   const { model, attempt } = await start();
   model.otherwise = (call) => void call.text('slowly');
-  expect(await attempt({})).toMatchObject([{ status: 'ok' }]);
+  // The time is up once the word was read, however long that takes.
+  const late = new AbortController();
+  const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(late.signal);
+  onTestFinished(() => timeout.mockRestore());
+  const onChunk = ({ content }: ModelChunk) => {
+    if (content !== undefined) late.abort();
+  };
+  expect(await attempt({}, { onChunk })).toMatchObject([{ status: 'ok' }]);
+  expect(late.signal.aborted).toBe(true);
 });
 
 test('what its caller gives up is ended', async () => {
