@@ -28,13 +28,13 @@ export interface ListedTool extends ToolModule<CallableTool> {
 export function listedTools(tools: Iterable<AgentTool>, saved: readonly SavedToolAbout[] = []): ListedTool[] {
   const callable = [...tools].flatMap((tool) => (calledBy('code', tool) ? callableTools(tool) : []));
   const parsers = parsersAmong(saved);
-  return modulesOf(callable).map((place) => {
-    const parser = parserFor(place, parsers);
+  return modulesOf(callable).map((module) => {
+    const parser = parserFor(module, parsers);
     return {
-      ...place,
-      path: `${SANDBOX_FOLDERS.tools}/${place.file}`,
-      import: `from ${place.module} import run, ${parser === undefined ? '' : 'run_parsed, '}Params`,
-      generate: () => toolModule(place.tool, parser),
+      ...module,
+      path: `${SANDBOX_FOLDERS.tools}/${module.file}`,
+      import: `from ${module.module} import run, ${parser === undefined ? '' : 'run_parsed, '}Params`,
+      generate: () => toolModule(module.tool, parser),
     };
   });
 }
