@@ -19,7 +19,7 @@ test('the attempts so far are those that were reported, and the one that has beg
   expect(attemptsSoFar(begun, [failed])).toStrictEqual([failed, { number: 2, startedAt: at(3), worker: 'w' }]);
   const own: Attempt = { number: 2, provider: 'openai' };
   expect(attemptsSoFar({ number: 2 }, [failed, own])).toStrictEqual([failed, own]);
-  // Of a later attempt than the one that is asked for nothing is known.
+  // Attempts after the given one are left out.
   expect(attemptsSoFar({ number: 1 }, [{ number: 1 }, own])).toStrictEqual([{ number: 1 }]);
 });
 

@@ -292,7 +292,7 @@ test('a new call is decided as before by its rule, but not if its approval is re
   expect(idsOf(questions.waiting)).toEqual(['again', 'without']);
 });
 
-test('a call that code no longer waits for expires without a policy, and is denied whatever its policy says', () => {
+test('a call expires when its code stops waiting: without a policy too, and also if its policy allows it on expiry', () => {
   const info = { type: 'system' as const, name: 'x' };
   const questions = begin();
   const action = { type: 'tool' as const, info, arguments: '{}', expiresAt: NOW + 1 };

@@ -1,7 +1,4 @@
-import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
-import type { CallModelInput } from '../../src/core/history.ts';
-import { turnWorkflowId } from '../../src/core/temporal-names.ts';
-import { decodeArrayFromPayloads } from '../../src/temporal/sdk-internals.ts';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { held, say, use, type ModelCall, type Script } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -9,9 +6,14 @@ import { onTestServer, startTestServer, type Chat, type TestServer } from '../su
 /** Turns that are asked for their answers at the limits of their agents: of model calls, and of time. */
 
 let server: TestServer;
+let temporal: TemporalClient;
 /** Runs in the tool `slow`. */
 let whileSlow: () => Promise<unknown>;
 beforeAll(async () => {
+  temporal = await TemporalClient.connect({
+    address: inject('temporalAddress'),
+    namespace: inject('temporalNamespace'),
+  });
   server = await startTestServer({
     mcp: {
       tools: [
@@ -21,7 +23,10 @@ beforeAll(async () => {
     },
   });
 });
-afterAll(() => server.stop());
+afterAll(async () => {
+  await temporal.close();
+  await server.stop();
+});
 
 const choices = (chat: Chat) => chat.requests().map((request) => request.tool_choice);
 
@@ -31,23 +36,6 @@ const stubborn: Script = (call: ModelCall) => {
   call.toolCall('look', {});
   call.finish();
 };
-
-/** From when on the model call after each one of a turn is forced, in milliseconds since 1970. */
-async function forcedFrom(turnId: string): Promise<(number | undefined)[]> {
-  const temporal = await TemporalClient.connect({
-    address: inject('temporalAddress'),
-    namespace: inject('temporalNamespace'),
-  });
-  onTestFinished(() => temporal.close());
-  const { loadedDataConverter } = temporal.client.options;
-  const calls = (await temporal.events(turnWorkflowId(turnId))).flatMap((event) => {
-    const { activityType, input } = event.activityTaskScheduledEventAttributes ?? {};
-    return activityType?.name === 'callModel' ? [input?.payloads ?? []] : [];
-  });
-  const inputs = await Promise.all(calls.map((payloads) => decodeArrayFromPayloads(loadedDataConverter, payloads)));
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the only argument of this activity
-  return inputs.map(([input]) => (input as CallModelInput).forcedFromMs);
-}
 
 /** Settles after a time, without a timer that could fire early. */
 async function passes(ms: number): Promise<void> {
@@ -217,7 +205,8 @@ test('a turn that waits for an answer does not use up its time', async () => {
   expect(end).not.toHaveProperty('limit');
   expect(choices(chat)).toEqual([undefined, undefined, undefined]);
   // The time ends later by what the turn has waited.
-  const [before = 0, ...after] = await forcedFrom(await reader.turnId());
+  const inputs = await temporal.modelCalls(await reader.turnId());
+  const [before = 0, ...after] = inputs.map(({ forcedFromMs }) => forcedFromMs);
   const { waited_ms: waited = 0 } = end.status === 'done' ? end.metrics : {};
   expect(waited).toBeGreaterThan(0);
   expect(after).toEqual([before + waited, before + waited]);

@@ -1,20 +1,22 @@
-import { Client, Connection } from '@temporalio/client';
-import { defaultPayloadConverter } from '@temporalio/common';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import type { CallModelInput } from '../../src/core/history.ts';
-import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient, type Frame } from '../support/api-client.ts';
 import { held, say, use, type ModelCall, type Script } from '../support/scripted-model.ts';
+import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 /** The limits of a turn: the tokens, the money, the model calls and the time of its agent's budget. */
 
 let server: TestServer;
+let temporal: TemporalClient;
 const calls: string[] = [];
 /** The operations whose first connection was cut. */
 const cut = new Set<unknown>();
 beforeAll(async () => {
+  temporal = await TemporalClient.connect({
+    address: inject('temporalAddress'),
+    namespace: inject('temporalNamespace'),
+  });
   server = await startTestServer({
     mcp: {
       tools: [
@@ -34,7 +36,10 @@ beforeAll(async () => {
     },
   });
 });
-afterAll(() => server.stop());
+afterAll(async () => {
+  await temporal.close();
+  await server.stop();
+});
 
 const by = { subject_id: 'local', subject_type: 'user', subject_slug: 'local' };
 
@@ -42,17 +47,6 @@ const send = async ({ path }: Pick<Chat, 'path'>, command: string, body: object 
   const { status, body: answer } = await server.api.send('POST', `${path}/${command}`, body);
   return [status, 'error' in answer ? answer.error.code : answer];
 };
-
-/** The inputs of the model calls that a turn has scheduled. */
-async function modelCalls(turnId: string): Promise<CallModelInput[]> {
-  const connection = await Connection.connect({ address: inject('temporalAddress') });
-  const client = new Client({ connection, namespace: inject('temporalNamespace') });
-  const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
-  await connection.close();
-  const scheduled = (events ?? []).map((event) => event.activityTaskScheduledEventAttributes);
-  const calls = scheduled.filter((activity) => activity?.activityType?.name === 'callModel');
-  return calls.map((call) => defaultPayloadConverter.fromPayload<CallModelInput>(call!.input!.payloads![0]!));
-}
 
 const pauses = (events: Frame[]) =>
   events.filter((event) => event.type === 'turn.paused' || event.type === 'turn.resumed');
@@ -188,7 +182,7 @@ test('the time of earlier turns and that of the running one use up the seconds o
   });
   expect(resumed).toMatchObject({ budget: { limit: { seconds: 9000 } } });
   // What the call after the pause has in addition, so that the pause is not counted as work.
-  const idle = (await modelCalls(await reader.turnId())).map(({ idleMs = 0 }) => idleMs);
+  const idle = (await temporal.modelCalls(await reader.turnId())).map(({ idleMs = 0 }) => idleMs);
   expect(idle).toEqual([0, 0, Date.parse(resumed!.created_at) - Date.parse(paused!.created_at)]);
 });
 
@@ -239,7 +233,7 @@ test('the turns of all sessions of a subject share its budget, which an admin ra
   expect(await resume(root, { budget: { steps: 2 } })).toBe(200);
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Three.' } });
   // The call that was refused, and the one after the raise.
-  expect(await modelCalls(await reader.turnId())).toHaveLength(2);
+  expect(await temporal.modelCalls(await reader.turnId())).toHaveLength(2);
   // In the next period the budget is renewed.
   server.model.script('shared', say('Four.'));
   const next = ann.turn(id, 'three');

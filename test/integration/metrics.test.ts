@@ -24,8 +24,8 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-async function scrape(): Promise<Exposition> {
-  const response = await fetch(`${server.api.url}/metrics`);
+async function scrape({ url } = server.api): Promise<Exposition> {
+  const response = await fetch(`${url}/metrics`);
   expect([response.status, response.headers.get('content-type')]).toEqual([
     200,
     'text/plain; version=0.0.4; charset=utf-8',
@@ -207,8 +207,7 @@ test('where keys are required the metrics are for admins, or at their own port',
     // The separate port has them without a key, and nothing else.
     const own = new ApiClient(`http://127.0.0.1:${port}`);
     // A dependency that does not answer in time is taken for one that does not work.
-    const isWorkerUp = async () =>
-      new Exposition(await (await fetch(`${own.url}/metrics`)).text()).value('everturn_up', { dependency: 'worker' });
+    const isWorkerUp = async () => (await scrape(own)).value('everturn_up', { dependency: 'worker' });
     await expect.poll(isWorkerUp).toBe(1);
     await expect.poll(() => own.get('/readyz')).toMatchObject({ status: 'ready' });
     expect(
@@ -241,7 +240,7 @@ test('an unavailable Redis is reported and does not block any response', async (
         warnings: [expect.stringMatching(/^Redis cannot be reached: .* \(since .*Z\)$/)],
       });
     const up = async () => {
-      const metrics = new Exposition(await (await fetch(`${apart.api.url}/metrics`)).text());
+      const metrics = await scrape(apart.api);
       return Object.fromEntries(metrics.all('everturn_up').map(({ labels, value }) => [labels['dependency'], value]));
     };
     await expect.poll(up).toEqual({ redis: 0, catalog: 1, blobs: 1, temporal: 1, worker: 1 });

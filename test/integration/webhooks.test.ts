@@ -213,13 +213,12 @@ test('only admins manage webhooks, and no answer but the first has the secret', 
 test('a deleted webhook, and a deleted session, get no further deliveries', async () => {
   // An attempt that has begun is not taken back, so each deletion happens during one, which fails.
   const attempted = async (agent: string) => {
-    const { url, next, requests } = await receiver();
-    const begun = Promise.withResolvers<ServerResponse>();
-    next.push(begun.resolve);
-    const { id } = await register(url, { agent_name: agent });
+    const to = await receiver();
+    const begun = to.holdNext();
+    const { id } = await register(to.url, { agent_name: agent });
     const session = await sessionOf(agent);
     await ann.turn(session, 'hi').done;
-    return { id, session, requests, response: await begun.promise };
+    return { id, session, requests: to.requests, response: await begun };
   };
   const [one, other] = await Promise.all([attempted('of-gone-webhook'), attempted('of-gone-session')]);
   expect((await admin.send('DELETE', `/v1/webhooks/${one.id}`)).status).toBe(204);

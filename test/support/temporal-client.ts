@@ -2,9 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection, WorkflowNotFoundError, type ClientOptions } from '@temporalio/client';
 import { loadConfig } from '../../src/config.ts';
+import type { CallModelInput } from '../../src/core/history.ts';
+import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import proto from '@temporalio/proto';
+import { decodeArrayFromPayloads } from '../../src/temporal/sdk-internals.ts';
 import { isNotFound } from '../../src/temporal/errors.ts';
 
 /** Lets a client read the payloads of test servers, which are encrypted under `TEST_ENCRYPTION_KEYS`. */
@@ -75,6 +78,17 @@ export class TemporalClient {
     const runs = await this.lineage(workflowId);
     const histories = runs.map((runId) => this.client.workflow.getHandle(workflowId, runId).fetchHistory());
     return (await Promise.all(histories)).flatMap(({ events }) => events ?? []);
+  }
+
+  /** The inputs of the model calls that a turn has scheduled. */
+  async modelCalls(turnId: string): Promise<CallModelInput[]> {
+    const { loadedDataConverter } = this.client.options;
+    const calls = (await this.events(turnWorkflowId(turnId))).flatMap((event) => {
+      const { activityType, input } = event.activityTaskScheduledEventAttributes ?? {};
+      return activityType?.name === 'callModel' ? [input?.payloads ?? []] : [];
+    });
+    const inputs = await Promise.all(calls.map((payloads) => decodeArrayFromPayloads(loadedDataConverter, payloads)));
+    return inputs.map(([input]) => input as CallModelInput);
   }
 
   /** Whether a workflow has no pending task. */

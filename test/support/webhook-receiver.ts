@@ -37,6 +37,13 @@ export class WebhookReceiver {
     return receiver;
   }
 
+  /** Holds the next request. Resolves with its response when it has come. */
+  holdNext(): Promise<ServerResponse> {
+    const { promise, resolve } = Promise.withResolvers<ServerResponse>();
+    this.next.push(resolve);
+    return promise;
+  }
+
   async start(): Promise<void> {
     this.#server = createServer((request, response) => {
       void text(request).then((body) => {

@@ -1,6 +1,5 @@
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
-import type { ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -531,10 +530,9 @@ test('nothing is sent about a deleted session', async () => {
   await register(to.url);
   const session = await AgentSession.create(ann, { agent: agentNamed('deleted'), messages: 'Hi' });
   await session.settle();
-  const begun = Promise.withResolvers<ServerResponse>();
-  to.next.push(begun.resolve);
+  const begun = to.holdNext();
   await to.start();
-  const response = await begun.promise;
+  const response = await begun;
   const deleted = await ann.send('DELETE', `/v1/agents/draft-sessions/${fromUuid(session.id)}`);
   expect(deleted.status).toBe(204);
   response.writeHead(500).end();

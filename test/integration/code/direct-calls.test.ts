@@ -117,7 +117,7 @@ test.concurrent('200 calls of a read-only tool in a loop are in the log, in few 
   const spans = await spansOf(chat);
   const ofCalls = spans.filter(({ kind, thread_id: thread }) => kind === 'tool_call' && isOfCode(thread ?? ''));
   expect(ofCalls).toHaveLength(200);
-  // Of 50 calls or fewer each. On a slow machine pieces end after 4 s, or with a call that the turn runs as an activity.
+  // A piece has at most 50 calls. On a slow machine it ends after 4 s, or with a call that the turn runs.
   const pieces = spans.filter((span) => span.kind === 'run_code' && secondsOf(span) < 3.9);
   const left = ofCalls.filter(({ attempt }) => attempt !== undefined);
   expect(pieces.length - left.length).toBeLessThan(20);
