@@ -112,6 +112,12 @@ const NO_SDK_INTERNALS: RestrictedPattern = {
   message: "What is used of the SDK's internals stands in src/temporal/sdk-internals.ts, with a test.",
 };
 
+/** Property tests have one configuration. */
+const FAST_CHECK: RestrictedPattern = {
+  group: ['fast-check'],
+  message: 'Import test/support/fast-check.ts, with which lists and texts become as long as their maxLength.',
+};
+
 /** The files that import the SDK's internals. */
 const SDK_INTERNALS = ['src/temporal/sdk-{internals,worker-internals}.ts', 'test/support/sdk-internals.ts'];
 
@@ -178,7 +184,7 @@ export default defineConfig({
     {
       files: ['**/*.test.ts', 'test/**', 'bench/**'],
       rules: {
-        'no-restricted-imports': ['error', { patterns: [NO_SDK_INTERNALS] }],
+        'no-restricted-imports': ['error', { patterns: [NO_SDK_INTERNALS, FAST_CHECK] }],
         'vitest/no-conditional-tests': 'off',
         'vitest/require-mock-type-parameters': 'off',
         'vitest/no-conditional-expect': 'off',
@@ -191,6 +197,6 @@ export default defineConfig({
       },
     },
     { files: ['test/support/eventually.ts'], rules: { 'vitest/no-restricted-vi-methods': 'off' } },
-    { files: SDK_INTERNALS, rules: { 'no-restricted-imports': 'off' } },
+    { files: ['test/support/fast-check.ts', ...SDK_INTERNALS], rules: { 'no-restricted-imports': 'off' } },
   ],
 });

@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, onTestFinished, test } from 'vitest';
 import { SEED } from '../../test/support/seed.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from './blob-store.ts';

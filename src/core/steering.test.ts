@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { AT, continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput, HistoryEvent } from './history.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { messageWith, modelMessage } from '../../test/support/model-message.ts';

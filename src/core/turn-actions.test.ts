@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { askedCalls } from '../../test/support/asked-calls.ts';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';

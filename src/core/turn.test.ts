@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { checkCentralProperty, deliveries } from '../../test/support/central-property.ts';
 import { randomThreads } from '../../test/support/random-threads.ts';

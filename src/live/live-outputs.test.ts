@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
 import { cases } from '../../test/support/seed.ts';

@@ -1,5 +1,5 @@
 import { Ajv } from 'ajv';
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { portableSchema } from './portable-schema.ts';
 

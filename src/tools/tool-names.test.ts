@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/fast-check.ts';
 import { describe, expect, test } from 'vitest';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { toolNames } from './tool-names.ts';

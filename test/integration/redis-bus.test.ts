@@ -1,5 +1,5 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
-import fc from 'fast-check';
+import { fc } from '../support/fast-check.ts';
 import { pino, type Logger } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { LiveFrame, LiveOutput } from '../../src/live/bus.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../support/fast-check.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { anySessionResource } from '../../src/api/sessions/wire/resources.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from './fast-check.ts';
 import { expect } from 'vitest';
 import type { LiveBus, LiveFrame } from '../../src/live/bus.ts';
 import { TurnFeed } from '../../src/live/turn-feed.ts';

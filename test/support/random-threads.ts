@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from './fast-check.ts';
 import type { ActivityResult, HistoryEvent, TurnResult } from '../../src/core/history.ts';
 import { threadIdOf } from '../../src/core/ids.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';

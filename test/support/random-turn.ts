@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from './fast-check.ts';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
 import type { HistoryEvent, TurnContinuation, TurnResult, TurnStart } from '../../src/core/history.ts';
 import { eventId } from '../../src/core/ids.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { Turn } from '../../core/turn.ts';
 import type { LogRecord } from '../../core/records/log.ts';

@@ -1,5 +1,5 @@
 import { StreamAccumulator, type PartialModelResponse } from '@hoangvvo/llm-sdk';
-import fc from 'fast-check';
+import { fc } from '../../../test/support/fast-check.ts';
 import { expect, test } from 'vitest';
 import { deliveries, fault } from '../../../test/support/central-property.ts';
 import { randomThreads } from '../../../test/support/random-threads.ts';

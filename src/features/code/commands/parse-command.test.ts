@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import fc from 'fast-check';
+import { fc } from '../../../../test/support/fast-check.ts';
 import { describe, expect, it } from 'vitest';
 import { SEED } from '../../../../test/support/seed.ts';
 import { normalizeCommand, parseCommand, plainWords } from './parse-command.ts';
@@ -310,7 +310,7 @@ describe('bash itself', () => {
 
   it(`runs only the commands of pieces that are not opaque (seed ${SEED})`, async () => {
     const plain = fc
-      .sample(text, { numRuns: 4000, seed: SEED })
+      .sample(text, { numRuns: 6000, seed: SEED })
       .map((one) => ({ text: one, words: parseCommand(one).pieces.map((piece) => wordsOf(piece)) }))
       .filter(({ words }) => words.length > 0 && words.every((one) => one !== undefined))
       .slice(0, 300);

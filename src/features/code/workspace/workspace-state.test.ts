@@ -3,7 +3,7 @@ import { constants, lstatSync, readdirSync, readFileSync, readlinkSync } from 'n
 import { chmod, mkdir, mkdtemp, open, rename, rm, symlink, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import fc from 'fast-check';
+import { fc } from '../../../../test/support/fast-check.ts';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { BlobsUnavailable, type BlobStore } from '../../../blobs/blob-store.ts';
 import { FolderBlobStore } from '../../../blobs/folder-blob-store.ts';
