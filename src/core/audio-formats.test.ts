@@ -6,9 +6,10 @@ test.each(AUDIO_FORMATS)('audio in the format %s keeps it, as a file and back', 
 });
 
 test('other names of a format, and media that are no audio', () => {
-  expect(['audio/X-WAV; rate=8000', 'audio/pcmu', 'audio/midi', 'image/png'].map(audioFormat)).toEqual([
+  expect(['audio/X-WAV; rate=8000', 'audio/pcmu', 'audio/midi', 'image/png', 'x-audio/wav'].map(audioFormat)).toEqual([
     'wav',
     'mulaw',
+    undefined,
     undefined,
     undefined,
   ]);

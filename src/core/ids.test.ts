@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventId, resultId, timeOf, ulid } from './ids.ts';
+import { eventId, isId, numberOf, resultId, timeOf, ulid, ulidOf } from './ids.ts';
 import { spanIdOf } from './trace-context.ts';
 
 const TURN = 'turn_01m80gr3nvzcagq9avex1a3eyz';
@@ -26,4 +26,14 @@ test('an id consists of the time and sixteen random digits', () => {
   expect(id.slice(-16)).toBe('02468acegjmprtwy');
   expect(id).toHaveLength('turn_'.length + 26);
   expect(timeOf(id)).toBe(1_787_212_800_123);
+});
+
+test('a number of 128 bits and its letters are each other', () => {
+  for (const letters of ['7'.padEnd(26, 'z'), '01m80gr3nvzcagq9avex1a3eyz', '0'.repeat(26)])
+    expect(ulidOf(numberOf(letters))).toBe(letters);
+});
+
+test('only letters, digits, underscores and hyphens are looked up, 128 at most', () => {
+  expect([TURN, 'A-9', 'x'.repeat(128)].map(isId)).toEqual([true, true, true]);
+  expect(['', 'x'.repeat(129), 'turn_1\n', ' turn_1', 'turn/1', '\u0000'].map(isId)).toEqual(Array(6).fill(false));
 });

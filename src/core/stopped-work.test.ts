@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { ToolRoute } from './records/calls.ts';
 import type { UnsequencedRecord } from './records/log.ts';
 import type { ToolOutcome } from './records/results.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
@@ -7,8 +8,9 @@ import { transcript } from './transcript.ts';
 const AT = '2026-11-21T08:00:00.000Z';
 const base = { at: AT, refusal: '', reasoning: '' };
 
-function calling(threadId: string, ids: string[], args = '{"id":1}'): UnsequencedRecord {
-  const route = { to: 'server' as const, effect: 'once' as const, approval: false, callHash: '' };
+const SERVER: ToolRoute = { to: 'server', effect: 'once', approval: false, callHash: '' };
+
+function calling(threadId: string, ids: string[], args = '{"id":1}', route = SERVER): UnsequencedRecord {
   const info = { type: 'mcp' as const, serverId: 's', serverName: 's', name: 'send' };
   const toolCalls = ids.map((id) => ({ id, name: 'send', arguments: args, info, route }));
   return {
@@ -62,6 +64,8 @@ test('the model of a parent is told what a stopped sub-agent and those below it 
     '- send({"id":1}): failed',
   ]);
   expect(begunBy('a', records.slice(0, 6))).toBe(undefined);
+  const byClient = [calling('a', ['c1'], '{}', { to: 'client' }), ended('a', 'c1', 'succeeded')];
+  expect(begunBy('a', byClient)).toBe(undefined);
 });
 
 test('the list of begun calls is bounded', () => {
@@ -70,6 +74,7 @@ test('the list of begun calls is bounded', () => {
   const text = begunBy('a', records) ?? '';
   expect(text).toMatch(/\n- and 10 more$/);
   expect(text.length).toBeLessThan(6_000);
+  expect(begunBy('a', records.slice(0, 21))?.split('\n')).toHaveLength(21);
 });
 
 test('the model is told that a message of its own was cut off, after the results of its calls', () => {

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
 import { AT, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
-import type { EndFacts } from './attempts.ts';
+import type { EndedActivity, EndFacts } from './attempts.ts';
 import type { ActivityResult, HistoryEvent, ScheduledActivity } from './history.ts';
 import { emptyText } from './message.ts';
 import type { LogEntry, NewRecord } from './records/log.ts';
 import type { ModelMessage } from './records/message.ts';
+import { TurnFacts } from './turn-facts.ts';
 import { Turn } from './turn.ts';
 
 const START: HistoryEvent = { type: 'started', at: AT, start: turnStart() };
@@ -105,4 +106,75 @@ test('the activities that run are found by their names in descriptions', () => {
     turn.feed(event);
   expect(turn.openActivities).toEqual([{ activityId: '2', ...place }]);
   expect(turn.start?.turnId).toBe(TURN_ID);
+});
+
+/** The log entries of one event to which facts are added: the results of two calls. */
+const RESULTS = ['c0', 'c1'].map((toolCallId, i): LogEntry => {
+  const response = { kind: 'tool.response' as const, id: `evt_${i}`, at: AT, threadId: 'main', toolCallId };
+  return { ordinal: i + 1, record: { ...response, outcome: 'succeeded', content: '' } };
+});
+
+/** Messages of a sub-agent and of the root agent. */
+const MESSAGES = ['thr_1', 'main'].map((threadId, i): LogEntry => ({
+  ordinal: i + 1,
+  record: { ...message(), threadId },
+}));
+
+function toolCall(toolCallId: string): ScheduledActivity {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what facts read
+  return { name: 'callTool', input: { threadId: 'main', toolCallId } } as ScheduledActivity;
+}
+
+/** The activities of each entry of the last event, which ends an activity that has begun. */
+function carriedBy(entries: LogEntry[], scheduled: ScheduledActivity, end = completed([])): unknown[] {
+  const facts = new TurnFacts();
+  const events = activity(2, scheduled, end, { outcome: 'completed' });
+  const all = events.map((event, i) => facts.addTo(i === 2 ? entries : [], event));
+  return all.at(-1)?.map(({ record }) => record.activities?.map(withoutAttempts)) ?? [];
+}
+
+function withoutAttempts(ended: EndedActivity): object {
+  const { attempts: _, ...rest } = ended;
+  return rest;
+}
+
+const ran = (fields: object) => [{ threadId: 'main', scheduledAt: time(0), ...fields }];
+
+const OF_MODEL = { name: 'callModel', messageId: 'msg_1' };
+
+test('the record of a call or of a message has its activity; without one of its own it is in the first record', () => {
+  expect(carriedBy(RESULTS, toolCall('c1'))).toEqual([undefined, ran({ name: 'callTool', toolCallId: 'c1' })]);
+  expect(carriedBy(RESULTS, toolCall('c2'))).toEqual([ran({ name: 'callTool', toolCallId: 'c2' }), undefined]);
+  expect(carriedBy(RESULTS, modelCall())).toEqual([ran(OF_MODEL), undefined]);
+  expect(carriedBy(MESSAGES, modelCall())).toEqual([undefined, ran(OF_MODEL)]);
+  expect(carriedBy(MESSAGES, toolCall('c1'))).toEqual([ran({ name: 'callTool', toolCallId: 'c1' }), undefined]);
+  const { input } = modelCall();
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what facts read
+  const connecting = { name: 'connectTools', input } as ScheduledActivity;
+  expect(carriedBy(RESULTS, connecting)).toEqual([ran({ name: 'connectTools' }), undefined]);
+});
+
+test('an activity has the status of its model call, if it has completed with one', () => {
+  const statusOf = (end: ActivityResult) => carriedBy(MESSAGES.slice(1), modelCall(), end)[0];
+  const ended = { how: 'completed' as const, records: [] };
+  expect(statusOf({ ...ended, outcome: { status: 'answered' } })).toEqual(ran({ ...OF_MODEL, status: 'answered' }));
+  for (const end of [ended, { how: 'failed' as const, message: '' }])
+    expect(statusOf(end)).toStrictEqual(ran(OF_MODEL));
+});
+
+test('the last record of a turn has what was running, and after it nothing runs', () => {
+  const [scheduled = START] = activity(2, toolCall('c1'), completed([]), { outcome: 'completed' });
+  const close: HistoryEvent = { type: 'closed', at: time(9), close: { how: 'terminated', reason: 'abandoned' } };
+  const facts = new TurnFacts();
+  facts.addTo([], scheduled);
+  expect(facts.open).toMatchObject([{ name: 'callTool', toolCallId: 'c1' }]);
+  expect(facts.addTo(RESULTS, close).map(({ record }) => record.activities?.length)).toEqual([undefined, 1]);
+  expect(facts.open).toEqual([]);
+});
+
+test('the next run of a turn begins without the activities of the one before', () => {
+  const facts = new TurnFacts();
+  const [scheduled = START, ...rest] = activity(2, toolCall('c1'), completed([]), { outcome: 'completed' });
+  for (const event of [scheduled, START, ...rest]) expect(facts.addTo(RESULTS, event)).toBe(RESULTS);
+  expect(facts.open).toEqual([]);
 });
