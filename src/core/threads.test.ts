@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
+import { messageWith } from '../../test/support/model-message.ts';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent, TurnStart } from './history.ts';
 import { Turn } from './turn.ts';
 import type { NewRecord } from './records/log.ts';
 import type { ModelMessage } from './records/message.ts';
 import type { SubAgent } from './records/threads.ts';
-import { countedSteps, newThread } from './threads.ts';
+import { carriedThreads, countedSteps, madeCalls, newThread, threadsOf, waitingIn, type Thread } from './threads.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const plan = { threadId: 'main', messageId: 'msg_1', createdAt: AT, upTo: 3 };
@@ -138,4 +139,72 @@ test('a sub-agent begins with what its parent has read', () => {
 test('neither a step that finds a sign-in missing counts against the limit of a thread, nor the message of its client', () => {
   expect(countedSteps(newThread({ steps: 7, refused: 2 }))).toBe(5);
   expect(countedSteps(newThread({ steps: 7, refused: 2, isGiven: true }))).toBe(4);
+});
+
+const asking = (toolCallId: string, threadId = 'main') => ({
+  threadId,
+  toolCallId,
+  state: 'waiting' as const,
+  needs: 'approval' as const,
+  source,
+  votes: [],
+});
+
+test('what a turn leaves to the next one has the facts of its sub-agents, which that one continues', () => {
+  const sub = { agent: AGENT, steps: 4, calls: [asking('b', 'thr_1')] };
+  const root = newThread({ steps: 1 });
+  const left = (fields: object) =>
+    waitingIn(
+      new Map([
+        ['main', root],
+        ['thr_1', newThread({ ...sub, ...fields })],
+      ]),
+    );
+  expect(left({}).threads).toStrictEqual([{ ...AGENT, steps: 4 }]);
+  const resumes = left({ refused: 2, isDenied: true });
+  expect(resumes.threads).toStrictEqual([{ ...AGENT, steps: 4, refused: 2, isDenied: true }]);
+  const answer = { threadId: 'thr_1', toolCallId: 'b', approval: { status: 'allow' as const } };
+  const next = threadsOf(turnStart({ resumes, input: [{ type: 'user.tool_approval', ...answer }] }));
+  expect([...next.keys()]).toEqual(['main', 'thr_1']);
+  expect(next.get('thr_1')).toMatchObject({ agent: AGENT, steps: 4, refused: 2, isDenied: true });
+  expect(next.get('thr_1')?.calls.get('b')).toMatchObject({ state: 'ready' });
+  expect(next.get('main')?.calls.get('a')).toMatchObject({ state: 'delegated' });
+});
+
+test('a run carries what differs from the beginning of a thread', () => {
+  const carried = (thread: Partial<Thread>, waits = false) =>
+    carriedThreads(new Map([['main', { ...newThread({ steps: 1 }), ...thread }]]), waits)[0];
+  expect(carried({})).toStrictEqual({ steps: 1 });
+  const end = { status: 'stopped' as const };
+  expect(carried({ end, isDenied: true })).toStrictEqual({ steps: 1, end, isDenied: true });
+  const code = { ...AGENT, code: { source } };
+  expect(carried({ agent: code, waitedMs: 5 })).toStrictEqual({ agent: code, steps: 1, waitedMs: 5 });
+  expect(carried({ agent: code })).toStrictEqual({ agent: code, steps: 1 });
+  expect(carried({ agent: AGENT, waitedMs: 5 })).toStrictEqual({ agent: AGENT, steps: 1 });
+  const calls = new Map([['a', { ...asking('a'), state: 'settled' as const }]]);
+  expect([carried({ calls }), carried({ calls }, true)?.calls?.length]).toStrictEqual([{ steps: 1 }, 1]);
+});
+
+test('the last forced message ends a thread even if it calls tools, and a message with calls alone does not', () => {
+  const ended = (isForced?: true) => {
+    const start = turnStart();
+    const input = { ...start, ...plan, previousTurnId: null, step: 1, recent: [], ...(isForced && { isForced }) };
+    const turn = new Turn();
+    const end = completed({ status: 'answered' }, messageWith({ to: 'answered' }));
+    turn.feed({ type: 'started', at: AT, start });
+    turn.feed({ type: 'scheduled', eventId: 1, at: AT, activity: { name: 'callModel', input } });
+    turn.feed({ type: 'ended', scheduledEventId: 1, at: AT, end });
+    return turn.thread('main').end;
+  };
+  expect([ended(), ended(true)]).toEqual([undefined, { status: 'done' }]);
+});
+
+test('only a call that a host has begun is known to have begun', () => {
+  const server = { to: 'server' as const, effect: 'once' as const, approval: false, callHash: 'h' };
+  const called = messageWith(server, { ...server, hasBegun: true });
+  const made = madeCalls(called, { turnId: TURN_ID, stamp: 's', waits: true });
+  expect(made.map((call) => ['hasBegun' in call, 'rule' in call, call.state])).toEqual([
+    [false, false, 'ready'],
+    [true, false, 'ready'],
+  ]);
 });

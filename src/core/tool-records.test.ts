@@ -1,6 +1,16 @@
 import { expect, test } from 'vitest';
 import type { PendingCall } from './records/pending.ts';
-import { actionsRequired, denial, hasNoResult } from './tool-records.ts';
+import {
+  actionsRequired,
+  clientResponse,
+  denial,
+  hasBeenAsked,
+  hasNoResult,
+  operationIdOf,
+  outcomeText,
+  responseText,
+  unsuccessfulResponse,
+} from './tool-records.ts';
 
 const AT = '2026-11-28T12:00:00.000Z';
 const call: PendingCall = {
@@ -35,4 +45,58 @@ test('answers are asked for by thread, all approvals before the other ones', () 
       ['tool.response_required', 'main', ['c0']],
     ],
   );
+});
+
+test('an operation id has the turn or the run, the thread of a sub-agent, and the call', () => {
+  const key = { threadId: 'main', toolCallId: 'c' };
+  expect(operationIdOf({ turnId: 'turn_1' }, key)).toBe('turn_1/c');
+  expect(operationIdOf({ turnId: 'turn_1', isRun: true }, { ...key, threadId: 'thr_1' })).toBe('run_1/thr_1/c');
+  expect(operationIdOf({ turnId: 'a_turn_1', isRun: true }, key)).toBe('a_turn_1/c');
+});
+
+test('each outcome without a text has one, which says whether the call was executed', () => {
+  const outcomes = ['cancelled', 'expired', 'unknown_outcome', 'failed'] as const;
+  const texts = outcomes.map((outcome) => outcomeText(outcome));
+  expect(new Set(texts).size).toBe(outcomes.length);
+  expect(texts.map((text) => text.includes('not executed'))).toEqual([true, true, false, false]);
+  expect(responseText({ outcome: 'failed', content: 'why' })).toBe('why');
+  expect(responseText({ outcome: 'denied', content: '' })).toBe('The user denied this tool call.');
+  expect(responseText({ outcome: 'denied', content: 'no' })).toBe('The user denied this tool call. Reason: no');
+});
+
+test('a result without one of its tool has the arguments with which the call was to run, if a person has edited them', () => {
+  const response = { kind: 'tool.response', at: AT, threadId: 'main', toolCallId: 'c', content: 'x' };
+  const edited = { arguments: '{}', hash: 'h' };
+  expect(unsuccessfulResponse(call, 'expired', AT, 'x')).toStrictEqual({ ...response, outcome: 'expired' });
+  expect(unsuccessfulResponse({ ...call, edited }, 'failed', AT, 'x')).toStrictEqual({
+    ...response,
+    outcome: 'failed',
+    arguments: '{}',
+  });
+  expect(clientResponse({ ...call, edited }, { content: 'x' }, { at: AT })).toStrictEqual({
+    ...response,
+    outcome: 'succeeded',
+    arguments: '{}',
+  });
+});
+
+test('the result of a client has its error and its hash, if it has them', () => {
+  const response = { kind: 'tool.response', at: AT, threadId: 'main', toolCallId: 'c', content: 'x' };
+  const error = 'TypeError: no';
+  expect(clientResponse(call, { content: 'x', hash: 'h', isError: true }, { at: AT })).toStrictEqual({
+    ...response,
+    outcome: 'failed',
+    answerHash: 'h',
+  });
+  expect(clientResponse(call, { content: 'x', error }, { at: AT })).toStrictEqual({
+    ...response,
+    outcome: 'failed',
+    noResult: 'client',
+    error,
+  });
+});
+
+test('a call waits because of an attempt if that has raised its question, was lost, or found another connection', () => {
+  const asked = [{}, { elicitation: {} as never }, { unknownOutcome: '' }, { isAskedAgain: true as const }];
+  expect(asked.map(hasBeenAsked)).toEqual([false, true, true, true]);
 });
