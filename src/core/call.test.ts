@@ -1,5 +1,15 @@
 import { expect, test } from 'vitest';
-import { behindWaiting, pendingLeft, readyOf, resumedCall, type Call } from './call.ts';
+import {
+  behindWaiting,
+  expiresAt,
+  isCell,
+  pendingLeft,
+  readyOf,
+  resumedCall,
+  runsInSandbox,
+  type Call,
+} from './call.ts';
+import { KERNEL } from './call-order.ts';
 import type { PendingCall } from './records/pending.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
@@ -129,4 +139,45 @@ test('a resumed call is to run with what the input says of it', () => {
     hasBegun: true,
     answered: ANSWERED,
   });
+});
+
+test('a call that is denied, or has no server, does not run; one that the input does not resolve is an error', () => {
+  const { source, ...key } = PLACED;
+  const { run: _, ...position } = source;
+  const asked: PendingCall = { ...PLACED, needs: 'approval' };
+  const decided = (call: PendingCall, status: 'allow' | 'deny') => {
+    const message = { type: 'user.message', content: 'hi' } as const;
+    return resumedCall(call, {
+      createdAt: AT,
+      input: [message, { type: 'user.tool_approval', ...key, approval: { status } }],
+    });
+  };
+  expect([decided(asked, 'allow')?.state, decided(asked, 'deny')]).toEqual(['ready', undefined]);
+  expect(decided({ ...asked, source: position }, 'allow')).toBe(undefined);
+  expect(() => resumedCall(asked, { createdAt: AT, input: [] })).toThrow('the input does not answer a');
+});
+
+test('calls wait behind others in the order of their message, not of their decisions', () => {
+  const calls = callsOf(['w1', 'waiting'], ['r2', 'ready'], ['w3', 'ready'], ['r4', 'ready']);
+  expect(names(behindWaiting(calls.toReversed()))).toEqual(['r2', 'w3', 'r4']);
+});
+
+test('a cell runs in the sandbox, once, on its kernel', () => {
+  const source = { ...PLACED.source, run: { ...PLACED.source.run, order: { server: KERNEL } } };
+  expect([isCell({ source }), isCell(PLACED), isCell({})]).toEqual([true, false, false]);
+  expect(isCell({ source: { ...source, run: { ...source.run, effect: 'retry' } } })).toBe(false);
+  const inSandbox = { source: { ...source, run: { ...source.run, inSandbox: true as const } } };
+  expect([inSandbox, { source }, {}].map(runsInSandbox)).toEqual([true, false, false]);
+});
+
+test('an approval expires by its policy or with its code, the earlier of both', () => {
+  const policy = { quorum: 1, onExpiry: 'deny' as const, expiresInSeconds: 2 };
+  const action = {
+    type: 'tool' as const,
+    info: { type: 'system' as const, name: 'a' },
+    arguments: '{}',
+    expiresAt: 1500,
+  };
+  const all = [{ policy, action, askedAt: 1000 }, { policy, askedAt: 1000 }, { policy }, {}];
+  expect(all.map(expiresAt)).toEqual([1500, 3000, undefined, undefined]);
 });

@@ -3,12 +3,15 @@ import { messageWith } from '../../test/support/model-message.ts';
 import { PlayedRun, SUBJECT } from '../../test/support/played-run.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
 import { KERNEL } from './call-order.ts';
+import type { Call } from './call.ts';
+import { callsOfInterrupted, codeToResume, commandsOf, endOfLostCell, lossOf } from './code-threads.ts';
 import { interruptsAt } from './due.ts';
 import type { TurnStart } from './history.ts';
 import { resultId } from './ids.ts';
 import type { ToolRoute } from './records/calls.ts';
 import type { NewRecord } from './records/log.ts';
 import type { SubAgent } from './records/threads.ts';
+import { newThread } from './threads.ts';
 import type { TurnCommand } from './turn-command.ts';
 import { Turn } from './turn.ts';
 import { turnResult } from './turn-result.ts';
@@ -483,4 +486,52 @@ test('at the time for its answer a turn interrupts the code that runs, and no to
 test('the messages of code are no model calls, and its calls are counted', () => {
   const run = withCell([TOOL, TOOL]);
   expect(run.log.open).toMatchObject({ modelCalls: 1, toolCalls: 3 });
+});
+
+/** A call of code: a tool, or a command of the sandbox. */
+function callOf(toolCallId: string, state: Call['state'], route: ToolRoute = TOOL): Call {
+  const run = { callHash: 'h', effect: 'once' as const, ...('inSandbox' in route && { inSandbox: true as const }) };
+  return { threadId: 'code_1', toolCallId, state, source: { ...source, run }, votes: [] };
+}
+
+const codeWith = (...calls: Call[]) => newThread({ agent: CODE, calls });
+
+test('code resumes when none of its calls waits or runs, and then runs the commands that are ready', () => {
+  const resumes = (states: Call['state'][]) => {
+    const calls = states.map((state, i) => callOf(`c${i}`, state));
+    return codeToResume(new Map([['code_1', codeWith(...calls)]])).length === 1;
+  };
+  const all: Call['state'][][] = [[], ['settled', 'ready'], ['new'], ['ready', 'waiting'], ['running']];
+  expect(all.map(resumes)).toEqual([true, true, false, false, false]);
+  expect(codeToResume(new Map([['main', newThread()]]))).toEqual([]);
+  const calls = [callOf('a', 'ready', COMMAND), callOf('b', 'settled', COMMAND), callOf('c', 'ready')];
+  expect(commandsOf(calls).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+});
+
+test('code whose parent has no such call was not interrupted, unless all code was', () => {
+  const code = codeWith(callOf('a', 'ready'), callOf('b', 'settled'));
+  const interrupted = (isForced: boolean, ...others: [string, ReturnType<typeof newThread>][]) =>
+    callsOfInterrupted(new Map([...others, ['code_1', code]]), isForced).map(({ toolCallId }) => toolCallId);
+  expect([interrupted(false), interrupted(false, ['main', newThread()]), interrupted(true)]).toEqual([[], [], ['a']]);
+});
+
+test('the cell of code is lost with its reason, but not if its turn has ended it', () => {
+  const ends = [
+    { how: 'failed', message: 'no disk' },
+    { how: 'timed_out' },
+    { how: 'cancelled', started: true },
+    completed([]),
+    { ...completed([]), lost: 'it has ended' },
+  ] as const;
+  expect(ends.map(lossOf)).toEqual(['no disk', 'its kernel host was lost', undefined, undefined, 'it has ended']);
+});
+
+test('the end of lost code has a result for each call that has none, and a thread of an agent no such end', () => {
+  const end = endOfLostCell(codeWith(callOf('a', 'settled'), callOf('b', 'ready')), { at: AT, reason: 'x' });
+  expect(end).toMatchObject([
+    { toolCallId: 'b', outcome: 'cancelled' },
+    { kind: 'thread.done' },
+    { ...PARENT, outcome: 'failed' },
+  ]);
+  expect(endOfLostCell(newThread({ calls: [callOf('b', 'ready')] }), { at: AT, reason: 'x' })).toEqual([]);
 });
