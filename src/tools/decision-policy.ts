@@ -15,6 +15,7 @@ export interface CallRules {
   decide: (tool: Pick<AgentTool, 'info'>, args: Record<string, unknown>) => RuledDecision | undefined;
 }
 
+/** The decision of the rules on a call. */
 export interface RuledDecision {
   decision: Decision['decision'];
   /** Whether a rule of the agent matches. Only one of these lifts what the agent denies by default. */

@@ -1,6 +1,6 @@
 import { cpuStopwatch } from '../../../lib/timeout.ts';
 import type { PermissionRule, RuleEffect, RulePattern } from '../../../spec/permission-rule.ts';
-import { fitsWildcards } from '../../../tools/decision-policy.ts';
+import { fitsWildcards, type RuledDecision } from '../../../tools/decision-policy.ts';
 import { collapseBlanks } from './collapse-blanks.ts';
 import { fitsPath } from './path-pattern.ts';
 import { resolvePath, type CommandPiece, type PermissionAction } from './permission-action.ts';
@@ -18,13 +18,6 @@ export type AppliedRule = MatchingRule &
     /** The rule is from the agent's spec. */
     isOfAgent: boolean;
   };
-
-/** The decision of the rules on a call. */
-export interface RuledDecision {
-  decision: RuleEffect;
-  /** Whether a rule of the agent matches: rules of users cannot lift denials by an agent's `approvals`. */
-  isOfAgent: boolean;
-}
 
 /**
  * How long matching may take for one call, in milliseconds of processor time: commands come from code, and rules from
