@@ -5,7 +5,7 @@ import type { LogEntry } from '../core/records/log.ts';
 import { endStatus, type OutcomeStatus } from '../core/records/turn.ts';
 import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import { describeExecution, type Execution, type DescribedActivity } from '../temporal/describe-workflow.ts';
+import { describeExecution, type WorkflowExecution, type DescribedActivity } from '../temporal/describe-workflow.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../core/temporal-names.ts';
 import { errorMessage } from '../lib/errors.ts';
 
@@ -19,7 +19,7 @@ export interface TurnReport {
   /** The last archived ordinal, and whether the archived log is complete. */
   archive: { through: number; complete: boolean };
   /** The turn's workflow; absent if Temporal has none or is unavailable. */
-  workflow?: Execution;
+  workflow?: WorkflowExecution;
   /** Whether another turn has followed, which has answered the pending calls of this one. */
   isFollowed: boolean;
   log: LogEntry[];
@@ -87,7 +87,7 @@ async function execution(
   client: Client,
   workflowId: string,
   problems: string[],
-): Promise<Execution | null | undefined> {
+): Promise<WorkflowExecution | null | undefined> {
   try {
     return (await describeExecution(client, workflowId)) ?? null;
   } catch (error) {
@@ -119,7 +119,7 @@ async function readLog(
 }
 
 /** The state of a turn whose end is not in the log. */
-function stateBeforeEnd(row: TurnRow | undefined, workflow: Execution | null | undefined): TurnReport['state'] {
+function stateBeforeEnd(row: TurnRow | undefined, workflow: WorkflowExecution | null | undefined): TurnReport['state'] {
   if (workflow) return workflow.status === 'running' ? 'running' : 'unknown';
   return workflow === null && row?.sequence === null ? 'requested' : 'unknown';
 }
@@ -129,7 +129,7 @@ async function sessionProblems(client: Client, sessionId: string): Promise<strin
   return session ? taskProblems('its session', session) : [];
 }
 
-function taskProblems(whose: string, { workflowId, workflowTask }: Execution): string[] {
+function taskProblems(whose: string, { workflowId, workflowTask }: WorkflowExecution): string[] {
   if (!workflowTask || workflowTask.attempt < MANY_ATTEMPTS) return [];
   const { attempt, failure, since } = workflowTask;
   return [
@@ -140,7 +140,7 @@ function taskProblems(whose: string, { workflowId, workflowTask }: Execution): s
 function stateProblems(
   state: TurnReport['state'],
   row: TurnRow | undefined,
-  workflow: Execution | null | undefined,
+  workflow: WorkflowExecution | null | undefined,
 ): string[] {
   if (state === 'requested') return [`it was requested at ${row?.created_at}, and its session has not started it`];
   if (state === 'unknown' && workflow === null)
@@ -151,7 +151,7 @@ function stateProblems(
 
 interface Waiting {
   log: LogEntry[];
-  workflow: Execution | null | undefined;
+  workflow: WorkflowExecution | null | undefined;
   isFollowed: boolean;
   sources: ReportSources;
 }

@@ -119,8 +119,8 @@ export class McpUnavailableError extends NamedError {
 /**
  * Connections to MCP servers (protocol 2026-07-28, or 2025-11-25 and older), over HTTP or to programs that are started
  * on first use. All callers with the same access (URL and headers, or command) share a connection; if it has state at
- * the server, only those of one scope do: see `Isolation`. A server to which users sign in has separate connections, and
- * so separate lists of tools, for each grant; one with credentials of a run has them for each run.
+ * the server, only those of one scope do: see `ConnectionIsolation`. A server to which users sign in has separate
+ * connections, and so separate lists of tools, for each grant; one with credentials of a run has them for each run.
  */
 export class McpPool {
   readonly #options: Required<Omit<McpPoolOptions, 'grants' | 'watchSession' | 'programs' | 'areAwaited'>> &

@@ -75,7 +75,7 @@ const auth = z.discriminatedUnion('type', [clientCredentials, authorizationCode]
  * Which callers share a connection that has a state at its server: the turns of one session, all sessions of one
  * subject, or all callers. Connections without a state are shared by all callers in any case.
  */
-export type Isolation = z.infer<typeof isolation>;
+export type ConnectionIsolation = z.infer<typeof isolation>;
 
 const isolation = z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' });
 

@@ -7,7 +7,7 @@ import {
   type AuthorizationCodeConfig,
   type ClientCredentialsConfig,
   type EnvironmentKind,
-  type Isolation,
+  type ConnectionIsolation,
   type RegisteredServer,
   type RegistryFile,
 } from './registry-file.ts';
@@ -24,7 +24,7 @@ interface Endpoint {
   name: string;
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
-  isolation: Isolation;
+  isolation: ConnectionIsolation;
   /** Its calls run in the order of their message: see `heldCalls`. Default: they run at once. */
   ordered?: boolean;
   /** False: calls do not rely on what the server keeps for a connection. */

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import type { Execution, DescribedActivity, WorkflowTask } from '../temporal/describe-workflow.ts';
+import type { WorkflowExecution, DescribedActivity, WorkflowTask } from '../temporal/describe-workflow.ts';
 import { isStuck } from './operations.ts';
 
 const NOW = Date.parse('2026-01-01T12:00:00Z');
 const JUST_NOW = '2026-01-01T11:59:01Z';
 const LONG_AGO = '2026-01-01T11:58:59Z';
 
-function execution(part: { workflowTask?: WorkflowTask; activity?: Partial<DescribedActivity> }): Execution {
+function execution(part: { workflowTask?: WorkflowTask; activity?: Partial<DescribedActivity> }): WorkflowExecution {
   const { workflowTask, activity } = part;
   const pending = {
     activityId: '1',

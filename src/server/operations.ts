@@ -1,5 +1,5 @@
 import { withTimeout } from '../lib/timeout.ts';
-import { describeExecution, type Execution } from '../temporal/describe-workflow.ts';
+import { describeExecution, type WorkflowExecution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
 import type { ReadinessCheck, Scrape } from '../api/http/context.ts';
 import type { Services } from './services.ts';
@@ -147,7 +147,7 @@ class Workload {
 }
 
 /** Whether a workflow's task keeps failing, or one of its tasks is not taken by any worker. */
-export function isStuck({ workflowTask: task, pendingActivities }: Execution, now = Date.now()): boolean {
+export function isStuck({ workflowTask: task, pendingActivities }: WorkflowExecution, now = Date.now()): boolean {
   if (task && task.attempt >= STUCK_ATTEMPTS) return true;
   const scheduled = pendingActivities.filter(({ state }) => state === 'scheduled').map((one) => one.scheduledAt);
   if (task?.state === 'scheduled') scheduled.push(task.since);

@@ -7,7 +7,7 @@ import { isNotFound } from './errors.ts';
 import type { ReportedAttempts } from './own-attempts.ts';
 
 /** The state of a workflow according to Temporal, without its history. */
-export interface Execution {
+export interface WorkflowExecution {
   workflowId: string;
   runId: string;
   status: string;
@@ -50,7 +50,7 @@ export interface WorkflowTask {
 type Timestamp = temporal.api.workflow.v1.IPendingActivityInfo['lastStartedTime'];
 
 /** Describes a workflow. Undefined if it does not exist. */
-export async function describeExecution(client: Client, workflowId: string): Promise<Execution | undefined> {
+export async function describeExecution(client: Client, workflowId: string): Promise<WorkflowExecution | undefined> {
   const { connection, options } = client;
   const { namespace } = options;
   const execution = { workflowId };
