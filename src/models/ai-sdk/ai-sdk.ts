@@ -20,7 +20,7 @@ import { addUsage, mediaUsage, NO_USAGE, type MediaTokens, type Usage } from '..
 import type { ToolItem } from '../../core/transcript.ts';
 import type { Fetch } from '../../lib/guarded-fetch.ts';
 import { acceptedId, acceptedName } from '../accepted.ts';
-import { failureOf } from './failure.ts';
+import { aiSdkFailure } from './failure.ts';
 import { ResponseEnd } from '../response-end.ts';
 import { guardedResponse, type RequestGuard } from '../guarded-response.ts';
 import type { HostedSearch } from './hosted-search.ts';
@@ -88,7 +88,7 @@ export function aiSdkProvider(
   return {
     async *stream(request, signal) {
       const options = await callOptions(request, dialect);
-      yield* guardedResponse({ signal, silence, stalls: request.stalls, failureOf }, (guard) =>
+      yield* guardedResponse({ signal, silence, stalls: request.stalls, failureOf: aiSdkFailure }, (guard) =>
         readAnswer(request.model, options, { dialect, modelFetch, ...guard }),
       );
     },

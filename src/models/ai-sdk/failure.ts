@@ -8,7 +8,7 @@ import { reportedFailure } from '../provider-failure.ts';
 const streamError = z.object({ message: z.string(), statusCode: z.number().optional(), data: z.unknown() });
 
 /** Converts an error of an adapter to a ModelError with the provider's message; other errors are returned unchanged. */
-export function failureOf(error: unknown): unknown {
+export function aiSdkFailure(error: unknown): unknown {
   const overflow = overflowError(error);
   if (overflow) return overflow;
   if (error instanceof ModelError || isAbortError(error)) return error;

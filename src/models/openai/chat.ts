@@ -16,7 +16,7 @@ import { acceptedName } from '../accepted.ts';
 import { AUDIO_INPUT } from '../audio-input.ts';
 import { guardedResponse, type RequestGuard } from '../guarded-response.ts';
 import { ModelError } from '../model-error.ts';
-import { createOpenAIClient, failureOf, isAzure, isOpenAI, type OpenAIOptions } from './client.ts';
+import { createOpenAIClient, openAIFailure, isAzure, isOpenAI, type OpenAIOptions } from './client.ts';
 import { reportedFailure } from '../provider-failure.ts';
 import type { ProviderConfig } from '../provider-file.ts';
 import { portableSchema } from '../portable-schema.ts';
@@ -33,7 +33,7 @@ export function openAIProvider(options: OpenAIOptions & Pick<ProviderConfig, 'ma
     find,
     async *stream(request, signal) {
       const body = await bodyOf(request, maxTokensParameter);
-      yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf }, (guard) =>
+      yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf: openAIFailure }, (guard) =>
         readAnswer(client, body, guard),
       );
     },

@@ -47,7 +47,7 @@ export function isAzure(baseUrl: string): boolean {
 }
 
 /** Converts an error of the client to a ModelError with the provider's message; other errors are returned unchanged. */
-export function failureOf(error: unknown): unknown {
+export function openAIFailure(error: unknown): unknown {
   const overflow = overflowError(error);
   if (overflow) return overflow;
   if (error instanceof OpenAI.APIUserAbortError || isAbortError(error)) return error;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ModelError } from '../model-error.ts';
 import type { ProviderAccess, SilenceLimits } from '../provider.ts';
-import { createOpenAIClient, failureOf } from './client.ts';
+import { createOpenAIClient, openAIFailure } from './client.ts';
 
 /** How many texts one request has at most. */
 export const MAX_BATCH = 32;
@@ -26,7 +26,7 @@ export function createEmbed(model: string, options: ProviderAccess & Pick<Silenc
     // Not all servers support the other format, base64, which the client requests by default.
     const body = { model, input: [...texts], encoding_format: 'float' as const };
     const response: unknown = await client.embeddings.create(body, { signal }).catch((error: unknown) => {
-      throw failureOf(error);
+      throw openAIFailure(error);
     });
     return vectorsIn(response, texts.length);
   };

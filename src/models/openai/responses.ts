@@ -20,7 +20,7 @@ import { acceptedName } from '../accepted.ts';
 import { guardedResponse, type RequestGuard } from '../guarded-response.ts';
 import { blockFields, partsOf } from '../message-blocks.ts';
 import type { ModelError } from '../model-error.ts';
-import { createOpenAIClient, failureOf, type OpenAIOptions } from './client.ts';
+import { createOpenAIClient, openAIFailure, type OpenAIOptions } from './client.ts';
 import { reportedFailure } from '../provider-failure.ts';
 import { portableSchema } from '../portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from '../provider.ts';
@@ -76,7 +76,7 @@ export function openAIResponsesProvider(options: OpenAIOptions): ModelProvider {
     find,
     async *stream(request, signal) {
       const body = await bodyOf(request);
-      yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf }, (guard) =>
+      yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf: openAIFailure }, (guard) =>
         read(body, guard),
       );
     },
