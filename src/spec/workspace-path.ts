@@ -4,7 +4,7 @@ import { posix } from 'node:path';
 export const WORKSPACE = '/workspace';
 
 /** Where code sees the skills of its agent, each in a folder of its name. */
-export const SKILLS = '/skills';
+export const SKILLS_FOLDER = '/skills';
 
 /** In bytes, as Linux has them. */
 export const MAX_PATH_BYTES = 4_096;

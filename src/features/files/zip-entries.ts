@@ -8,7 +8,7 @@ export function openZip(buffer: Buffer): Promise<ZipFile> {
 }
 
 /** The name of an entry on one line. */
-export function nameOf({ generalPurposeBitFlag, fileNameRaw, extraFields }: Entry): string {
+export function entryName({ generalPurposeBitFlag, fileNameRaw, extraFields }: Entry): string {
   return getFileNameLowLevel(generalPurposeBitFlag, fileNameRaw, extraFields, true).replaceAll(/\p{Cc}/gu, '?');
 }
 

@@ -2,7 +2,7 @@ import type { Entry, ZipFile } from 'yauzl';
 import { errorMessage } from '../../lib/errors.ts';
 import { decodeText } from './file-kind.ts';
 import { runReader, tooLong } from './reader-thread.ts';
-import { nameOf, openZip } from './zip-entries.ts';
+import { entryName, openZip } from './zip-entries.ts';
 
 /** A longer entry is listed only. */
 const MAX_ENTRY_BYTES = 2 * 1024 * 1024;
@@ -28,12 +28,12 @@ runReader(async ({ bytes, maxParts, maxUnpackedBytes }, out) => {
     if (remaining <= 0) throw tooLong();
     const unpacked = await unpack(zip, entry);
     remaining -= unpacked.bytes;
-    if (unpacked.text !== undefined) out.part(unpacked.text, nameOf(entry));
+    if (unpacked.text !== undefined) out.part(unpacked.text, entryName(entry));
   }
 });
 
 function describe(entry: Entry): string {
-  return `${nameOf(entry)} (${entry.uncompressedSize} bytes${entry.isEncrypted() ? ', encrypted' : ''})`;
+  return `${entryName(entry)} (${entry.uncompressedSize} bytes${entry.isEncrypted() ? ', encrypted' : ''})`;
 }
 
 /** Unpacks an entry. Returns the number of bytes, and the text if it is one: other entries are read only in part. */

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { codeActionsOf } from '../../spec/code-actions.ts';
-import { SKILLS } from '../../spec/workspace-path.ts';
+import { SKILLS_FOLDER } from '../../spec/workspace-path.ts';
 import { SKILL_FILE, SkillError, type SkillHeader } from './skill-file.ts';
-import { skillNameOf, skillsOf, type ListedSkills, type Skills } from './skills.ts';
+import { skillNameOf, skillsOfAgent, type ListedSkills, type Skills } from './skills.ts';
 import type { ModelCallPart } from '../../agents/model-call-part.ts';
 import type { CallOutcome } from '../../mcp/call-outcome.ts';
 import type { SystemTool } from '../../tools/system-tool.ts';
@@ -15,7 +15,7 @@ export const READ_SKILL: SystemTool<{ skills: Pick<Skills, 'read'> }> = {
   offer: (spec) => {
     // An agent that acts in code has its skills as files.
     if (codeActionsOf(spec)) return undefined;
-    const names = skillsOf(spec).flatMap((skill) => skillNameOf(skill) ?? []);
+    const names = skillsOfAgent(spec).flatMap((skill) => skillNameOf(skill) ?? []);
     if (names.length === 0) return undefined;
     return {
       description: 'Read a skill: the instructions for a task, or one of the files that they refer to.',
@@ -67,7 +67,7 @@ export const SKILL_TAG_NOTE =
 /** The names and descriptions of an agent's skills; empty if it has none. */
 function skillsNote(skills: ListedSkills['skills'], areFiles: boolean): string {
   if (skills.length === 0) return '';
-  const way = areFiles ? `read_file: ${SKILLS}/<name>/${SKILL_FILE}. ${SKILL_TAG_NOTE}` : `${READ_SKILL.name}.`;
+  const way = areFiles ? `read_file: ${SKILLS_FOLDER}/<name>/${SKILL_FILE}. ${SKILL_TAG_NOTE}` : `${READ_SKILL.name}.`;
   return (
     'You have skills: instructions for particular tasks. Before you begin a task that fits the description of one, ' +
     `read it with ${way}\n${skills.map(skillLine).join('\n')}`

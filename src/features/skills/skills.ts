@@ -23,7 +23,7 @@ export function skillNameOf({ name, fqn }: AgentSkill): string | undefined {
 }
 
 /** The skills of an agent: those of its spec, and the built-in ones that it neither disables nor replaces. */
-export function skillsOf(spec: AgentSpec): AgentSkill[] {
+export function skillsOfAgent(spec: AgentSpec): AgentSkill[] {
   const own = spec.skills ?? [];
   const builtIn = builtInSkills(spec);
   const named = new Set(own.filter((skill) => skill.enabled === false || isInline(skill)).map(skillNameOf));
@@ -49,7 +49,7 @@ export class Skills {
 
   async list(spec: AgentSpec): Promise<ListedSkills> {
     const listed: ListedSkills = { skills: [], unavailable: [] };
-    for (const skill of skillsOf(spec)) {
+    for (const skill of skillsOfAgent(spec)) {
       const name = skillNameOf(skill) ?? '';
       try {
         listed.skills.push(isInline(skill) ? inlineHeader(skill, name) : await this.#folders.find(name));
@@ -64,7 +64,7 @@ export class Skills {
   /** All files of an agent's skills. Skills that cannot be read are left out; the prompt names them. */
   async files(spec: AgentSpec): Promise<SkillFile[]> {
     const files: SkillFile[] = [];
-    for (const skill of skillsOf(spec)) {
+    for (const skill of skillsOfAgent(spec)) {
       const name = skillNameOf(skill) ?? '';
       if (isInline(skill)) {
         files.push([`${name}/${SKILL_FILE}`, skillText(inlineHeader(skill, name), skill.content ?? '')]);
@@ -109,7 +109,7 @@ export class Skills {
 
   /** The text of a skill with the paths of its files or, with `file`, the text of that file. @throws SkillError */
   async read(spec: AgentSpec, name: string, file?: string): Promise<string> {
-    const skill = skillsOf(spec).find((one) => skillNameOf(one) === name);
+    const skill = skillsOfAgent(spec).find((one) => skillNameOf(one) === name);
     if (!skill) throw new SkillError(`there is no skill ${JSON.stringify(name)}`);
     if (!isInline(skill)) {
       const found = await this.#folders.find(name);

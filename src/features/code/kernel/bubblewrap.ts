@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { SKILLS } from '../../../spec/workspace-path.ts';
+import { SKILLS_FOLDER } from '../../../spec/workspace-path.ts';
 import type { SandboxFolders } from './sandbox-folders.ts';
 
 /**
@@ -23,7 +23,7 @@ const DEVICES = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/ura
 export const SANDBOX_FOLDERS: SandboxFolders = {
   workspace: '/workspace',
   tools: '/tools',
-  skills: SKILLS,
+  skills: SKILLS_FOLDER,
   home: '/home/agent',
   tmp: '/tmp',
 };
