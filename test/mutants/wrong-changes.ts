@@ -165,8 +165,8 @@ export const WRONG_CHANGES: WrongChange[] = [
   {
     rule: 'where links lead is checked before folders are made',
     file: 'src/features/code/workspace/entry.ts',
-    text: "if (isLinked) await linked?.([...names, step, ...steps.toReversed()].join('/'));\n        await makeFolder",
-    becomes: 'await makeFolder',
+    text: "if (isLinked) await linked?.([...names, step, ...steps.toReversed()].join('/'));\n        await makeSubfolder",
+    becomes: 'await makeSubfolder',
     test: 'src/features/code/workspace/workspace-files.test.ts',
   },
   {

@@ -3,11 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { CommandRunner, type CommandSandbox } from '../../src/features/code/commands/command-runner.ts';
-import { Kernel, type KernelLimits, type KernelOptions } from '../../src/features/code/kernel/kernel.ts';
+import { Kernel, type ResourceLimits, type KernelOptions } from '../../src/features/code/kernel/kernel.ts';
 import type { CallReply, KernelCall } from '../../src/features/code/kernel/kernel-calls.ts';
 import { probeWalls } from '../../src/features/code/kernel/probe-walls.ts';
 import { makeSandboxFolders, type SandboxFolders } from '../../src/features/code/kernel/sandbox-folders.ts';
-import type { CellEnd, CellStop, RunOptions } from '../../src/features/code/kernel/running-cell.ts';
+import type { CellEnd, CellStop, CellRunOptions } from '../../src/features/code/kernel/running-cell.ts';
 import type { Wall } from '../../src/features/code/kernel/wall.ts';
 import { kernelPython } from './kernel-python.ts';
 
@@ -21,7 +21,7 @@ export async function wallOf(name: WallName): Promise<Wall> {
 }
 
 interface StartOptions extends Partial<Pick<KernelOptions, 'env' | 'network' | 'hidden'>> {
-  limits?: Partial<KernelLimits>;
+  limits?: Partial<ResourceLimits>;
   /** The folder of its stored variables. */
   variables?: string | undefined;
 }
@@ -37,7 +37,7 @@ export interface TestSandbox {
   remove: () => Promise<void>;
 }
 
-const LIMITS: KernelLimits = { memoryBytes: 512 * 1024 * 1024, cpus: 1, processes: 64, outputBytes: 1024 * 1024 };
+const LIMITS: ResourceLimits = { memoryBytes: 512 * 1024 * 1024, cpus: 1, processes: 64, outputBytes: 1024 * 1024 };
 
 export async function openSandbox(wall: Wall): Promise<TestSandbox> {
   const root = await mkdtemp(path.join(os.tmpdir(), 'everturn-sandbox-'));
@@ -92,7 +92,7 @@ export async function runAnswering(
   kernel: Kernel,
   code: string,
   answer: (call: KernelCall) => Answer,
-  options: Partial<RunOptions> = {},
+  options: Partial<CellRunOptions> = {},
 ): Promise<{ end: CellEnd; text: string; batches: KernelCall[][] }> {
   const batches: KernelCall[][] = [];
   const id = `answered-${cells++}`;

@@ -10,7 +10,7 @@ type SandboxTool = Extract<SystemTool, { inSandbox: unknown }>;
 
 const MAX_CODE_LENGTH = 1_000_000;
 
-export const IPYTHON = codeTool(
+export const IPYTHON = sandboxTool(
   'code',
   { effect: 'once', order: { server: KERNEL } },
   {
@@ -35,7 +35,7 @@ export const IPYTHON = codeTool(
   },
 );
 
-export const IPYTHON_RESET = codeTool(
+export const IPYTHON_RESET = sandboxTool(
   'reset',
   { effect: 'retry', order: { server: KERNEL } },
   {
@@ -50,7 +50,7 @@ export const CODE_TOOLS: readonly SandboxTool[] = [
   IPYTHON,
   IPYTHON_RESET,
   ...FILE_TOOLS.map(({ action, effect, name, description, parameters }) =>
-    codeTool(action, { effect }, { name, description, parameters }),
+    sandboxTool(action, { effect }, { name, description, parameters }),
   ),
   // May be retried: a repetition finds the tool that the first attempt has saved.
   savingTool('retry', SAVE_CODE_TOOL),
@@ -58,7 +58,7 @@ export const CODE_TOOLS: readonly SandboxTool[] = [
 ];
 
 /** A tool of the agents that act in code; `action`: the kind of action in their approvals. */
-function codeTool(
+function sandboxTool(
   action: CodeAction,
   inSandbox: SandboxTool['inSandbox'],
   { name, ...offered }: OfferedTool,
@@ -72,6 +72,6 @@ function codeTool(
 }
 
 function savingTool(effect: SandboxTool['inSandbox']['effect'], offered: OfferedTool): SandboxTool {
-  const tool = codeTool('save_tool', { effect }, offered);
+  const tool = sandboxTool('save_tool', { effect }, offered);
   return { ...tool, offer: (spec) => (mayHaveSavedTools(spec) ? tool.offer(spec) : undefined) };
 }

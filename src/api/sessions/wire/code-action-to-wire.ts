@@ -1,7 +1,7 @@
 import { expiresAt } from '../../../core/call.ts';
 import type { PendingCall } from '../../../core/records/pending.ts';
 import { isoTime, truncateMiddle } from '../../../core/text.ts';
-import { argumentsOf, pendingAction } from '../../../features/code/permissions/call-action.ts';
+import { parsedArguments, pendingAction } from '../../../features/code/permissions/call-action.ts';
 import type { PermissionAction } from '../../../features/code/permissions/permission-action.ts';
 import { savedToolDisplay } from '../../../features/code/saved-tools/save-tool.ts';
 import { suggestedRule } from '../../../features/code/permissions/suggested-rule.ts';
@@ -36,7 +36,7 @@ export function codeActionToWire(call: PendingCall, at: string, maxBytes: number
 function displayOf(action: NonNullable<PendingCall['action']>, decided: PermissionAction | undefined): string {
   switch (decided?.type) {
     case 'code': {
-      const { code } = argumentsOf(action);
+      const { code } = parsedArguments(action);
       return typeof code === 'string' ? code : '';
     }
     case 'shell':
@@ -50,7 +50,7 @@ function displayOf(action: NonNullable<PendingCall['action']>, decided: Permissi
     case 'task':
       return `${action.info.name} ${action.arguments}`;
     case 'save_tool':
-      return savedToolDisplay(action.info.name, argumentsOf(action));
+      return savedToolDisplay(action.info.name, parsedArguments(action));
     case 'reset':
     case undefined:
       return action.info.name;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { pathOf, useOf } from '../../../features/code/saved-tools/listed-saved-tools.ts';
+import { pathOf, useInCode } from '../../../features/code/saved-tools/listed-saved-tools.ts';
 import type { SavedTool, SavedToolAbout } from '../../../features/code/saved-tools/saved-tool.ts';
 import { descriptionOf, type ListedTool } from '../../../features/code/tools/listed-tools.ts';
 
@@ -58,7 +58,7 @@ export function savedCodeToolToResource(
     category: tool.category,
     name: tool.name,
     original_name: tool.name,
-    ...useOf(tool),
+    ...useInCode(tool),
     path: pathOf(tool),
     has_result_schema: tool.kind === 'parser',
     asks: false,

@@ -3,8 +3,8 @@ import { onAbort } from '../../../lib/abort.ts';
 import { withBait, type Bait } from '../kernel/bait.ts';
 import { CellOutput } from '../kernel/cell-output.ts';
 import { frameReader, type ReadyFrame } from '../kernel/frames.ts';
-import { exceeded, watchGroup } from '../kernel/group-watch.ts';
-import type { KernelLimits, KernelOptions } from '../kernel/kernel.ts';
+import { exceededLimits, watchGroup } from '../kernel/group-watch.ts';
+import type { ResourceLimits, KernelOptions } from '../kernel/kernel.ts';
 import { KernelProcess } from '../kernel/kernel-process.ts';
 import { foldersInside, wallSetup } from '../kernel/kernel-setup.ts';
 import { resolveFolders, type SandboxFolders } from '../kernel/sandbox-folders.ts';
@@ -14,7 +14,7 @@ import { commandEnvironment } from './command-environment.ts';
 /** The sandbox in which commands run. */
 export type CommandSandbox = Pick<KernelOptions, 'wall' | 'folders' | 'uid'> & {
   /** The limits of each command with all its processes. */
-  limits: Pick<KernelLimits, 'memoryBytes' | 'cpus' | 'processes'>;
+  limits: Pick<ResourceLimits, 'memoryBytes' | 'cpus' | 'processes'>;
 };
 
 export interface CommandOptions {
@@ -103,7 +103,7 @@ export class RunningCommand {
     // The command was ended during its start.
     if (this.#cause) process.kill();
     const stopWatching = watchGroup(process.group, (usage) => {
-      const { memory, processes } = exceeded(usage, limits);
+      const { memory, processes } = exceededLimits(usage, limits);
       const detail = memory ?? processes;
       if (detail) this.#kill({ exitCode: 137, notice: `[everturn] the command was ended: it had ${detail}\n` });
     });

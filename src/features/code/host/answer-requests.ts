@@ -8,7 +8,7 @@ import { NEVER_ABORTED } from '../../../lib/abort.ts';
 import { errorMessage } from '../../../lib/errors.ts';
 import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
 import type { CallReply } from '../kernel/kernel-calls.ts';
-import { answerOf } from './call-answers.ts';
+import { replyOf } from './call-replies.ts';
 import { NOT_RUN, type CommandRequest, type Requested } from './code-message.ts';
 import type { RunningCall } from './code-step.ts';
 import { commandResult } from './code-thread-records.ts';
@@ -54,7 +54,7 @@ export function answerRequests(requested: readonly Requested[], options: ReplyOp
       const results = ids.flatMap((id) => responses.get(id) ?? []);
       // A denied piece of a command line is more informative than the pieces that were therefore not executed.
       const response = results.find(({ outcome }) => outcome !== 'cancelled') ?? results[0];
-      const read = () => answerOf(call, response, { blobs, sessionId, maxBytes });
+      const read = () => replyOf(call, response, { blobs, sessionId, maxBytes });
       const answer = await retryWhileUnavailable(read, NEVER_ABORTED).catch((error: unknown) => failed(number, error));
       const left = ids.filter((id) => allowed.has(id));
       return { answer, records: left.map((id) => commandResult({ threadId, id }, 'cancelled', NOT_RUN)) };

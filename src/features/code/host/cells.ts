@@ -25,7 +25,7 @@ import { shownText, writeDisplays } from './cell-files.ts';
 import { cellResult, kernelEvents } from './cell-result.ts';
 import { codeMessage, type CodeMessage, type Requested } from './code-message.ts';
 import {
-  after,
+  prependRecords,
   ofTool,
   type CodeCall,
   type CodeStep,
@@ -33,14 +33,14 @@ import {
   type RunningCall,
   type WaitingCode,
 } from './code-step.ts';
-import { commandResult, threadDone } from './code-thread-records.ts';
+import { commandResult, cellThreadDone } from './code-thread-records.ts';
 import { loadCodeToolset, type CodeToolset, type CodeToolSources } from './code-toolset.ts';
 import {
   resumeCode,
-  hasBegun,
+  hasThreadBegun,
   lostCell,
   threadBegin,
-  waitOf,
+  cellWait,
   type CodeThread,
   type RunningThread,
   type Stop,
@@ -149,7 +149,7 @@ export class Cells {
         found: {},
         code,
       };
-      return after(events, await this.#advance(call, { ...running, ...thread }, Promise.resolve(ran)));
+      return prependRecords(events, await this.#advance(call, { ...running, ...thread }, Promise.resolve(ran)));
     });
   }
 
@@ -220,7 +220,7 @@ export class Cells {
       const thread = { ...running, kernel, threadId, turnId, step: step + 1, waitedMs, output, stop, piece, found: {} };
       const went = runsOn
         ? await this.#advance(call, thread, runsOn)
-        : await this.#answer(waiting, { ...thread, ...waitOf(waiting, resumed) }, results);
+        : await this.#answer(waiting, { ...thread, ...cellWait(waiting, resumed) }, results);
       running.sandbox.lastTurns.set(call.input.threadId, turnId);
       return went;
     });
@@ -240,7 +240,7 @@ export class Cells {
     const answered = isLost ? [] : await this.#answers(call, requested, { ...thread, ...results, deadline });
     const answers = answered.map(({ answer }) => answer);
     const went = await this.#advance(call, thread, resumeCode(thread, answers, calledAt));
-    return after(isLost ? notRun : answered.flatMap(({ records }) => records), went);
+    return prependRecords(isLost ? notRun : answered.flatMap(({ records }) => records), went);
   }
 
   #answers(
@@ -309,7 +309,7 @@ export class Cells {
     const { piece } = thread;
     const step = await this.#untilStep(call, thread, next).catch((error: unknown) => this.#lost(call, thread, error));
     piece.end();
-    return after(piece.records, step);
+    return prependRecords(piece.records, step);
   }
 
   /** Runs the calls that need no decision, until the code ends or needs its turn, or the piece ends. */
@@ -358,7 +358,7 @@ export class Cells {
   async #end(call: CodeCall, ran: RanCell, thread: RunningThread): Promise<CodeStep> {
     const { sandbox, actions, signal, threadId, waitedMs, output } = thread;
     output.end();
-    const isBegun = hasBegun(thread);
+    const isBegun = hasThreadBegun(thread);
     const { toolCallId } = call.input;
     const { files: displays, notices } = await writeDisplays(ran, { sandbox, toolCallId });
     const seen = actions.images === 'show' ? await shownImages(imagesOf(ran), sandbox) : { images: [], problems: [] };
@@ -375,7 +375,7 @@ export class Cells {
       files: seen.images.map(fileOf),
       ...(files.length > 0 && { saved: { sandboxId: sandbox.id, files } }),
       execution: { ...execution, ...(isBegun && { waitedMs }) },
-      events: isBegun ? [threadDone(call, { threadId, outcome, text, exit: execution.exit })] : [],
+      events: isBegun ? [cellThreadDone(call, { threadId, outcome, text, exit: execution.exit })] : [],
     };
   }
 

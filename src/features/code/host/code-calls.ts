@@ -5,7 +5,7 @@ import { errorMessage } from '../../../lib/errors.ts';
 import { atMost, codeActionsOf, type KernelLimits } from '../../../spec/code-actions.ts';
 import { IPYTHON, IPYTHON_RESET } from '../code-tools.ts';
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
-import { argumentsOf } from '../permissions/call-action.ts';
+import { parsedArguments } from '../permissions/call-action.ts';
 import type { RuleSources } from '../permissions/code-rules.ts';
 import type { Skills } from '../../skills/skills.ts';
 import { DELETE_CODE_TOOL, SAVE_CODE_TOOL } from '../saved-tools/save-tool.ts';
@@ -105,7 +105,7 @@ export class CodeCalls {
     if (name === SAVE_CODE_TOOL.name || name === DELETE_CODE_TOOL.name) return this.#changeSavedTools(call, running);
     const tool = FILE_TOOLS.find((one) => one.name === name);
     if (!tool) throw new Error(`there is no tool ${name}`);
-    const { path } = argumentsOf(call.call);
+    const { path } = parsedArguments(call.call);
     if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.tools, path)) {
       // Written even if no code has run yet.
       await this.cells.writeModules(call, running);

@@ -17,7 +17,7 @@ import type { CommandPiece } from '../permissions/permission-action.ts';
 import { messageOfCode } from './code-thread-records.ts';
 import type { CodeToolset } from './code-toolset.ts';
 
-export type ToolRequest = Extract<KernelCall, { kind: 'tool' }>;
+export type CodeToolRequest = Extract<KernelCall, { kind: 'tool' }>;
 export type CommandRequest = Extract<KernelCall, { kind: 'command' }>;
 
 /** A request of code, and its calls in the thread: a command line has one call for each piece. */
@@ -128,7 +128,7 @@ function refused({ call }: RoutedToolCall, problem: string): RoutedToolCall {
 }
 
 async function routeTool(
-  { number, server, tool: name, arguments: args }: ToolRequest,
+  { number, server, tool: name, arguments: args }: CodeToolRequest,
   { toolset, spec, rules, requesters, cell }: MessageOptions,
 ): Promise<RoutedToolCall> {
   const id = `call_${number}`;

@@ -51,7 +51,7 @@ export interface RunningCall {
 }
 
 /** A step of a cell with other records before its own. */
-export function after(records: NewRecord[], step: CodeStep): CodeStep {
+export function prependRecords(records: NewRecord[], step: CodeStep): CodeStep {
   if ('records' in step) return { records: [...records, ...step.records] };
   return { ...step, events: [...records, ...step.events] };
 }

@@ -14,7 +14,7 @@ const MAX_OUTPUT_BYTES = 4_096;
 const MAX_SHOWN_CODE = 65_536;
 
 /** The first record of the thread of a cell, written with its first calls. */
-export function threadCreated(
+export function cellThreadCreated(
   { input }: CodeCall,
   { threadId, code, at }: { threadId: string; code: string; at: string },
 ): NewRecord {
@@ -33,7 +33,7 @@ export function threadCreated(
 }
 
 /** The last record of the thread of a cell, with its output. */
-export function threadDone(
+export function cellThreadDone(
   { input }: CodeCall,
   { threadId, outcome, text, exit }: { threadId: string; outcome: ToolOutcome; text: string; exit: Execution['exit'] },
 ): NewRecord {

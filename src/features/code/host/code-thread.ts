@@ -5,7 +5,7 @@ import { withoutOutput } from '../../../core/records/sandbox.ts';
 import type { CallReply } from '../kernel/kernel-calls.ts';
 import type { CodeMessage, Requested } from './code-message.ts';
 import { ofTool, type CodeCall, type EndedCall, type RunningCall } from './code-step.ts';
-import { threadCreated, threadDone } from './code-thread-records.ts';
+import { cellThreadCreated, cellThreadDone } from './code-thread-records.ts';
 import type { CodeToolset } from './code-toolset.ts';
 import type { Piece } from './piece.ts';
 import type { PublishedOutput } from './published-output.ts';
@@ -56,7 +56,7 @@ export interface CodeThread {
 export type RunningThread = RunningCall & CodeThread;
 
 /** Whether the log has the thread: it begins with the first message. */
-export function hasBegun({ code }: CodeThread): boolean {
+export function hasThreadBegun({ code }: CodeThread): boolean {
   return code === undefined;
 }
 
@@ -65,11 +65,11 @@ export function threadBegin(call: CodeCall, thread: CodeThread, { at }: CodeMess
   const { threadId, code } = thread;
   if (code === undefined) return [];
   thread.code = undefined;
-  return [threadCreated(call, { threadId, code, at })];
+  return [cellThreadCreated(call, { threadId, code, at })];
 }
 
 /** How long a cell has waited for people, and when its tools were called: milliseconds since 1970. */
-export function waitOf(
+export function cellWait(
   waiting: WaitingCell,
   { turnId, waitedMs: turnWaitedMs = 0 }: Pick<ResumeCellInput, 'turnId' | 'waitedMs'>,
 ): { waitedMs: number; calledAt: number } {
@@ -101,6 +101,6 @@ export function lostCell(
   { outcome, text }: { outcome: 'failed' | 'unknown_outcome'; text: string },
 ): EndedCall {
   const { threadId } = thread;
-  const events = hasBegun(thread) ? [threadDone(call, { threadId, outcome, text, exit: 'lost' })] : [];
+  const events = hasThreadBegun(thread) ? [cellThreadDone(call, { threadId, outcome, text, exit: 'lost' })] : [];
   return { ...ofTool(call), outcome, text, execution: withoutOutput('lost'), events };
 }

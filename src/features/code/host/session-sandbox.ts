@@ -9,7 +9,7 @@ import { hashOf } from '../../../lib/hash.ts';
 import type { CodeActions } from '../../../spec/code-actions.ts';
 import { CommandRunner } from '../commands/command-runner.ts';
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
-import { Kernel, type KernelLimits, type KernelOptions } from '../kernel/kernel.ts';
+import { Kernel, type ResourceLimits, type KernelOptions } from '../kernel/kernel.ts';
 import type { CellEnd } from '../kernel/running-cell.ts';
 import { replaceFolders } from '../kernel/replace-folders.ts';
 import { makeSandboxFolders, type SandboxFolders } from '../kernel/sandbox-folders.ts';
@@ -36,7 +36,7 @@ import { StoredVariables } from './stored-variables.ts';
 import { ThreadKernel } from './thread-kernel.ts';
 
 /** The limits of Everturn's own code that handles the contents of a sandbox. */
-const APART_LIMITS: KernelLimits = { memoryBytes: 1024 ** 3, cpus: 1, processes: 64, outputBytes: 64 * 1024 };
+const APART_LIMITS: ResourceLimits = { memoryBytes: 1024 ** 3, cpus: 1, processes: 64, outputBytes: 64 * 1024 };
 const APART_MS = 30_000;
 
 /** The number of sub-agents whose variables are kept; the oldest stored ones are dropped. */
@@ -438,7 +438,7 @@ export class SessionSandbox {
 
   #startIn(
     folders: SandboxFolders,
-    limits: KernelLimits,
+    limits: ResourceLimits,
     more: Pick<KernelOptions, 'env' | 'network'>,
   ): Promise<Kernel> {
     const { wall, uid } = this.#options;
@@ -446,6 +446,11 @@ export class SessionSandbox {
   }
 }
 
-function kernelLimits({ memory_mb, cpus, processes, output_bytes: outputBytes }: KernelBounds['limits']): KernelLimits {
+function kernelLimits({
+  memory_mb,
+  cpus,
+  processes,
+  output_bytes: outputBytes,
+}: KernelBounds['limits']): ResourceLimits {
   return { memoryBytes: memory_mb * 1024 * 1024, cpus, processes, outputBytes };
 }

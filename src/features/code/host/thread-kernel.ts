@@ -3,7 +3,7 @@ import { NEVER_ABORTED, onAbort } from '../../../lib/abort.ts';
 import { errorMessage } from '../../../lib/errors.ts';
 import type { RestartReason } from '../events.ts';
 import type { CallReply, KernelCall } from '../kernel/kernel-calls.ts';
-import type { CellEnd, CellStop, KernelEnd, RunOptions } from '../kernel/running-cell.ts';
+import type { CellEnd, CellStop, KernelEnd, CellRunOptions } from '../kernel/running-cell.ts';
 import { KernelEnded, type Kernel } from '../kernel/kernel.ts';
 import type { KnownKernel } from '../last-cell.ts';
 import type { KernelSnapshot } from '../kernel-snapshot.ts';
@@ -37,7 +37,7 @@ export interface Cell {
   isOnBranch: boolean;
   /** Interrupts the cell, or removes it from the queue for a seat. */
   signal: AbortSignal;
-  onOutput: RunOptions['onOutput'];
+  onOutput: CellRunOptions['onOutput'];
 }
 
 /** A cell has ended, or waits for the results of its calls. `begun`: the kernel that was started for it. */

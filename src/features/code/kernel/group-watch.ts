@@ -69,7 +69,7 @@ function groupOf(pid: string): { group: number; isZombie: boolean } | undefined 
 }
 
 /** The limits that a group exceeds, as texts. */
-export function exceeded(
+export function exceededLimits(
   { bytes, members }: GroupUsage,
   { memoryBytes, processes }: { memoryBytes: number; processes: number },
 ): { memory?: string; processes?: string } {

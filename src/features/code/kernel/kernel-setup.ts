@@ -1,7 +1,7 @@
 import type { Bait } from './bait.ts';
 import { PROXY_PORT, PROXY_SOCKET, SANDBOX_FOLDERS, SYSTEM_FILES, VARIABLES_PLACE } from './bubblewrap.ts';
 import type { HostFrame } from './frames.ts';
-import type { KernelLimits, KernelOptions } from './kernel.ts';
+import type { ResourceLimits, KernelOptions } from './kernel.ts';
 import type { SandboxFolders } from './sandbox-folders.ts';
 import type { Wall } from './wall.ts';
 
@@ -61,7 +61,7 @@ export function wallSetup(
     uid,
     network,
     limits,
-  }: Pick<KernelOptions, 'wall' | 'uid' | 'network'> & { limits: Pick<KernelLimits, 'cpus' | 'processes'> },
+  }: Pick<KernelOptions, 'wall' | 'uid' | 'network'> & { limits: Pick<ResourceLimits, 'cpus' | 'processes'> },
   folders: SandboxFolders,
   bait: Bait,
 ): WallSetup {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { withBait } from './bait.ts';
 import { frameReader, type HostFrame, type KernelFrame, type ReadyFrame } from './frames.ts';
-import { exceeded, processorDelayMs, watchGroup, type GroupUsage } from './group-watch.ts';
+import { exceededLimits, processorDelayMs, watchGroup, type GroupUsage } from './group-watch.ts';
 import type { CallReply } from './kernel-calls.ts';
 import { KernelProcess, signal } from './kernel-process.ts';
 import { kernelSetup, type WallSetup } from './kernel-setup.ts';
@@ -16,7 +16,7 @@ import {
   type InterruptCause,
   type KernelEnd,
   type Names,
-  type RunOptions,
+  type CellRunOptions,
 } from './running-cell.ts';
 import { limitRunning } from './running-limit.ts';
 import { resolveFolders, type SandboxFolders } from './sandbox-folders.ts';
@@ -24,7 +24,7 @@ import type { AllowedNetwork } from './sandbox-network.ts';
 import { TimeLimit } from './time-limit.ts';
 import type { Wall } from './wall.ts';
 
-export interface KernelLimits {
+export interface ResourceLimits {
   /** The resident memory of all processes of the kernel together. */
   memoryBytes: number;
   /** Processors, rounded up to whole ones. */
@@ -48,7 +48,7 @@ export interface KernelOptions {
   network?: AllowedNetwork | undefined;
   /** The values that are masked in all texts that leave the kernel, except in calls. */
   hidden?: HiddenTexts | undefined;
-  limits: KernelLimits;
+  limits: ResourceLimits;
 }
 
 /** Values that texts must not contain. */
@@ -80,7 +80,7 @@ export class Kernel {
   /** Resolves when all processes of the kernel have ended and their output has been read. */
   readonly ended: Promise<KernelEnd>;
   readonly #process: KernelProcess;
-  readonly #limits: KernelLimits;
+  readonly #limits: ResourceLimits;
   readonly #hidden: HiddenTexts;
   readonly #ready = Promise.withResolvers<ReadyFrame>();
   /** The process of the interpreter. */
@@ -150,7 +150,7 @@ export class Kernel {
    *
    * @throws KernelEnded if the kernel had ended before
    */
-  async run({ id, code }: { id: string; code: string }, options: RunOptions): Promise<CellStop> {
+  async run({ id, code }: { id: string; code: string }, options: CellRunOptions): Promise<CellStop> {
     const { outputBytes } = this.#limits;
     const output = new MaskedOutput(this.#hidden, options.onOutput);
     const onOutput = (part: OutputPart): void => output.add(part);
@@ -170,7 +170,7 @@ export class Kernel {
    *
    * @throws KernelEnded if the kernel had ended before
    */
-  async keepVariables(task: 'save' | 'restore', { timeoutMs }: Pick<RunOptions, 'timeoutMs'>): Promise<CellEnd> {
+  async keepVariables(task: 'save' | 'restore', { timeoutMs }: Pick<CellRunOptions, 'timeoutMs'>): Promise<CellEnd> {
     const id = `${task} ${randomUUID()}`;
     const onOutput = ({ channel, text }: OutputPart): void => {
       if (channel !== 'notice') this.#keepStray(Buffer.from(text));
@@ -226,7 +226,7 @@ export class Kernel {
     await this.ended;
   }
 
-  #begin(cell: RunningCell, { timeoutMs }: Pick<RunOptions, 'timeoutMs'>): RunningCell {
+  #begin(cell: RunningCell, { timeoutMs }: Pick<CellRunOptions, 'timeoutMs'>): RunningCell {
     if (this.#end) throw new KernelEnded(this.#end);
     if (this.#cell) throw new Error(`cell ${this.#cell.id} is running: a kernel runs one at a time`);
     this.#cell = cell;
@@ -348,7 +348,7 @@ export class Kernel {
 
   #check(usage: GroupUsage): void {
     this.#memoryBytes = usage.bytes;
-    const { memory, processes } = exceeded(usage, this.#limits);
+    const { memory, processes } = exceededLimits(usage, this.#limits);
     if (memory) this.#kill({ reason: 'out_of_memory', detail: memory });
     if (processes) this.#kill({ reason: 'died', detail: processes });
   }

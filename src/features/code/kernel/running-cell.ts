@@ -54,7 +54,7 @@ export interface CellEnd {
 /** A cell has ended, or waits for the replies to its calls. */
 export type CellStop = { status: 'ended'; end: CellEnd } | { status: 'calls'; calls: KernelCall[] };
 
-export interface RunOptions {
+export interface CellRunOptions {
   /** Milliseconds until the code is interrupted, without the time in which it waits for replies. */
   timeoutMs: number;
   /** The hash of the modules in the folder of the tools, by which a kernel detects their changes. */
@@ -63,7 +63,7 @@ export interface RunOptions {
   onOutput: (part: OutputPart) => void;
 }
 
-interface RunningCellOptions extends Pick<RunOptions, 'timeoutMs' | 'onOutput'> {
+interface RunningCellOptions extends Pick<CellRunOptions, 'timeoutMs' | 'onOutput'> {
   /** No beginnings of these values are shown where output is cut. */
   hidden: { readonly values: readonly string[] };
   /** Called when output is cut. */

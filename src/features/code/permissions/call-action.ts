@@ -59,10 +59,10 @@ export function permissionAction(
 
 /** The action on which a person decides with the answer to a waiting call. */
 export function pendingAction({ action }: Pick<PendingCall, 'action'>): PermissionAction | undefined {
-  return action && permissionAction(action, action.info, argumentsOf(action));
+  return action && permissionAction(action, action.info, parsedArguments(action));
 }
 
-export function argumentsOf({ arguments: text }: Pick<ToolCall, 'arguments'>): Record<string, unknown> {
+export function parsedArguments({ arguments: text }: Pick<ToolCall, 'arguments'>): Record<string, unknown> {
   const args = parsedJson(text);
   return isJsonObject(args) ? args : {};
 }

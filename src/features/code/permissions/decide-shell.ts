@@ -14,7 +14,7 @@ interface DecidedCommand {
 }
 
 /** A tool of agents that act in code, with the default from their `approvals`. */
-export function codeTool(name: string, byDefault: 'allow' | 'ask' | 'deny'): AgentTool {
+export function codeAgentTool(name: string, byDefault: 'allow' | 'ask' | 'deny'): AgentTool {
   return {
     name,
     description: '',
@@ -34,6 +34,6 @@ export function decideShell({ piece, isScript, spec, rules }: DecidedCommand): D
   const { text, commands, isOpaque } = piece;
   const action = { type: 'shell' as const, text, commands, isOpaque: isOpaque || isScript };
   const ruled = rules.decideAction(action);
-  const tool = codeTool('shell', codeActionsOf(spec)?.approvals.shell ?? 'deny');
+  const tool = codeAgentTool('shell', codeActionsOf(spec)?.approvals.shell ?? 'deny');
   return decideCall(spec, tool, { command: text }, { decide: () => ruled });
 }

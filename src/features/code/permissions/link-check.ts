@@ -5,9 +5,9 @@ import type { CodeCall } from '../host/code-step.ts';
 import type { LinkCheck } from '../workspace/entry.ts';
 import type { FileTool } from '../workspace/file-tools.ts';
 import { shown, WorkspaceFileError } from '../workspace/workspace-path.ts';
-import { argumentsOf } from './call-action.ts';
+import { parsedArguments } from './call-action.ts';
 import { codeRules, type RuleSources } from './code-rules.ts';
-import { codeTool } from './decide-shell.ts';
+import { codeAgentTool } from './decide-shell.ts';
 
 /**
  * Decides again on a call of a file tool whose path leads elsewhere by links: rules and people have decided on the path
@@ -20,8 +20,8 @@ export function linkCheck(
 ): LinkCheck {
   return async (path) => {
     const rules = await codeRules(sources, spec, input);
-    const tool = codeTool(name, codeActionsOf(spec)?.approvals[action] ?? 'deny');
-    const args = { ...argumentsOf(call), path: `${WORKSPACE}/${path}` };
+    const tool = codeAgentTool(name, codeActionsOf(spec)?.approvals[action] ?? 'deny');
+    const args = { ...parsedArguments(call), path: `${WORKSPACE}/${path}` };
     const { decision } = decideCall(spec, tool, args, rules);
     const wasAsked = call.route.to === 'server' && call.route.approval;
     if (decision === 'allow' || (decision === 'ask' && wasAsked)) return;

@@ -6,7 +6,7 @@ import type { ImportableTool, UseInCode } from '../../../tools/search-tools.ts';
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
 import type { SavedTools } from './saved-tool-rows.ts';
 import { importOf, mayHaveSavedTools, savedToolsOf, type SavedToolAbout } from './saved-tool.ts';
-import { savedFile } from './saved-modules.ts';
+import { savedModulePath } from './saved-modules.ts';
 
 /** The stores with the saved tools of a session. */
 export interface SavedToolSources {
@@ -35,15 +35,15 @@ export async function matchingSavedTools(tools: readonly SavedToolAbout[], query
 /** A saved tool for a search, in which its category is ranked as its server. */
 export function importable(tool: SavedToolAbout): ImportableTool {
   const { name, category } = tool;
-  return { name, info: { type: 'mcp', serverId: '', serverName: category, name }, parameters: {}, ...useOf(tool) };
+  return { name, info: { type: 'mcp', serverId: '', serverName: category, name }, parameters: {}, ...useInCode(tool) };
 }
 
 /** How code calls a saved tool. */
-export function useOf(tool: SavedToolAbout): UseInCode & { description: string } {
+export function useInCode(tool: SavedToolAbout): UseInCode & { description: string } {
   return { import: importOf(tool), signature: tool.signature, description: tool.description };
 }
 
 /** The path of the interface of a saved tool, for code and `read_file`. */
 export function pathOf(tool: SavedToolAbout): string {
-  return `${SANDBOX_FOLDERS.tools}/${savedFile(tool, 'api')}`;
+  return `${SANDBOX_FOLDERS.tools}/${savedModulePath(tool, 'api')}`;
 }

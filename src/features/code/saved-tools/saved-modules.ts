@@ -51,7 +51,7 @@ export function parserFor(tool: SavedToolName, parsers: ReadonlySet<string>): st
 }
 
 /** The path of a file of a saved tool, in the folder of the tools. */
-export function savedFile({ category, name }: SavedToolName, file: 'api' | 'impl' | '__init__') {
+export function savedModulePath({ category, name }: SavedToolName, file: 'api' | 'impl' | '__init__') {
   return `${SAVED_PACKAGE}/${category}/${name}/${file}.py`;
 }
 
@@ -59,8 +59,8 @@ function filesOf(tool: SavedTool): [file: string, source: string][] {
   const { category, description, api, impl } = tool;
   return [
     [`${SAVED_PACKAGE}/${category}/__init__.py`, ''],
-    [savedFile(tool, '__init__'), `${docstring(description, '')}\n`],
-    [savedFile(tool, 'api'), api],
-    ...(typeof impl === 'string' ? [[savedFile(tool, 'impl'), impl] as [string, string]] : []),
+    [savedModulePath(tool, '__init__'), `${docstring(description, '')}\n`],
+    [savedModulePath(tool, 'api'), api],
+    ...(typeof impl === 'string' ? [[savedModulePath(tool, 'impl'), impl] as [string, string]] : []),
   ];
 }

@@ -4,7 +4,7 @@ import { jsonBytes } from '../../../core/text.ts';
 import type { AgentSpec } from '../../../spec/agent-spec.ts';
 import type { SystemTool } from '../../../tools/system-tool.ts';
 import { mayCall, type Toolset } from '../../../tools/toolset.ts';
-import { listedSavedTools, pathOf, useOf, type SavedToolSources } from '../saved-tools/listed-saved-tools.ts';
+import { listedSavedTools, pathOf, useInCode, type SavedToolSources } from '../saved-tools/listed-saved-tools.ts';
 import { mayHaveSavedTools, type SavedToolAbout } from '../saved-tools/saved-tool.ts';
 import { categoriesOf, descriptionOf, listedTools, type ListedTool } from './listed-tools.ts';
 
@@ -97,7 +97,7 @@ interface ListEntry {
 }
 
 function savedEntry(tool: SavedToolAbout): ListEntry {
-  const { description, ...use } = useOf(tool);
+  const { description, ...use } = useInCode(tool);
   const make = () => ({ ...use, description: firstLine(description), path: pathOf(tool) });
   return { category: tool.category, make };
 }

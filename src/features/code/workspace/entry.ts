@@ -127,7 +127,7 @@ export async function findEntry(
         throw new WorkspaceFileError('not_found', `${shown(path)} does not exist: ${shown(step)} is not a folder`);
       } else if (missingFolders === 'make') {
         if (isLinked) await linked?.([...names, step, ...steps.toReversed()].join('/'));
-        await makeFolder(folder, step, owner);
+        await makeSubfolder(folder, step, owner);
         steps.push(step);
       } else {
         throw new WorkspaceFileError('not_found', `${shown(path)} does not exist`);
@@ -162,7 +162,7 @@ async function targetOf(
 }
 
 /** Makes a folder, unless something has the name. */
-export async function makeFolder(parent: FileHandle, name: string, owner: Owner | undefined): Promise<void> {
+export async function makeSubfolder(parent: FileHandle, name: string, owner: Owner | undefined): Promise<void> {
   try {
     await mkdir(within(parent, name), { mode: 0o755 });
   } catch (error) {

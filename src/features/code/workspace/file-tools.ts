@@ -5,7 +5,7 @@ import type { ServerRun } from '../../../tools/toolset.ts';
 import { editText } from './edit-text.ts';
 import { mediaTypeOf } from './media-type.ts';
 import { readLines } from './read-lines.ts';
-import { textOf } from './text-content.ts';
+import { textOfFile } from './text-content.ts';
 import { chunksOf, readAll, type WorkspaceFiles } from './workspace-files.ts';
 import { WORKSPACE } from '../../../spec/workspace-path.ts';
 import { shown, WorkspaceFileError } from './workspace-path.ts';
@@ -122,7 +122,7 @@ export const FILE_TOOLS: readonly FileTool[] = [
     run: async ({ path, ...edit }, files: WorkspaceFiles) => {
       let isExact = true;
       await files.update(path, MAX_EDITED_BYTES, (content) => {
-        const edited = editText(textOf(path, content), edit);
+        const edited = editText(textOfFile(path, content), edit);
         ({ isExact } = edited);
         return edited.text;
       });

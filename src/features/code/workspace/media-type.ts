@@ -1,7 +1,7 @@
 import { posix } from 'node:path';
 import { audioType } from '../../../core/audio-formats.ts';
 import { imageTypeOf } from '../../files/file-kind.ts';
-import { decodeText } from './text-content.ts';
+import { decodeUtf8 } from './text-content.ts';
 
 /** The types besides images that models accept, by their first bytes as Latin-1. */
 const MEDIA: readonly (readonly [start: RegExp, type: string])[] = [
@@ -21,7 +21,7 @@ export function mediaTypeOf(head: Buffer): { mediaType: string; isMedia: boolean
   const start = head.toString('latin1', 0, 64);
   const media = imageTypeOf(head) ?? MEDIA.find(([pattern]) => pattern.test(start))?.[1];
   if (media !== undefined) return { mediaType: media, isMedia: true };
-  const isText = decodeText(head, { isPart: true }) !== undefined;
+  const isText = decodeUtf8(head, { isPart: true }) !== undefined;
   return { mediaType: isText ? 'text/plain' : 'application/octet-stream', isMedia: false };
 }
 

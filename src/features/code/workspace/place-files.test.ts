@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { nameOf } from './place-files.ts';
+import { safeFileName } from './place-files.ts';
 
 test.each([
   ['orders.csv', 'orders.csv'],
@@ -10,11 +10,11 @@ test.each([
   ['~', 'file'],
   ['\ud800', '\ufffd'],
 ])('the name %j of a file is %j in the workspace', (name, safe) => {
-  expect(nameOf({ name })).toBe(safe);
+  expect(safeFileName({ name })).toBe(safe);
 });
 
 test('a long name is cut, and keeps its extension', () => {
-  const name = nameOf({ name: `${'ä'.repeat(300)}.csv` });
+  const name = safeFileName({ name: `${'ä'.repeat(300)}.csv` });
   expect(name).toMatch(/^ä+\.csv$/);
   expect(Buffer.byteLength(name)).toBeLessThan(200);
 });

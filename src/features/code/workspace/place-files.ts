@@ -14,7 +14,7 @@ export function placeFilesIn(workspaces: Pick<StoredWorkspaces, 'place'>): Place
   return async (files, { sessionId, spec }) => {
     const actions = codeActionsOf(spec);
     if (!actions || files.length === 0) return [];
-    const contents = files.map((file) => ({ name: nameOf(file), content: contentOf(file) }));
+    const contents = files.map((file) => ({ name: safeFileName(file), content: contentOf(file) }));
     try {
       return await workspaces.place(sessionId, contents, actions.workspace);
     } catch (error) {
@@ -26,7 +26,7 @@ export function placeFilesIn(workspaces: Pick<StoredWorkspaces, 'place'>): Place
 }
 
 /** A safe name for a file in the workspace, since clients choose the names. */
-export function nameOf({ name }: Pick<StoredFile, 'name'>): string {
+export function safeFileName({ name }: Pick<StoredFile, 'name'>): string {
   const safe = name.toWellFormed().replaceAll(/[/\0]/g, '_');
   const { name: stem, ext } = posix.parse(safe);
   if (['', '.', '..', '~'].includes(safe)) return 'file';

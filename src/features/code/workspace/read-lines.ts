@@ -1,5 +1,5 @@
 import { withoutOpenEnd } from '../kernel/masked-output.ts';
-import { textOf } from './text-content.ts';
+import { textOfFile } from './text-content.ts';
 import { chunksOf, type WorkspaceFiles } from './workspace-files.ts';
 import { shown, WorkspaceFileError } from './workspace-path.ts';
 
@@ -28,7 +28,7 @@ export async function readLines(files: Pick<WorkspaceFiles, 'read'>, path: strin
   const { offset, hidden = [] } = range;
   const { found, isEnd } = await findLines(files, path, range);
   const { bytes, isCut } = cut(found);
-  const read = textOf(path, bytes).replace(/^\uFEFF/, '');
+  const read = textOfFile(path, bytes).replace(/^\uFEFF/, '');
   const text = isCut || !isEnd ? withoutOpenEnd(read, hidden) : read;
   if (!isCut) return text;
   const lines = count(bytes);

@@ -4,7 +4,7 @@ import { BlobNotFound, BlobTooLarge, type BlobStore } from '../../../blobs/blob-
 import type { CodeActions } from '../../../spec/code-actions.ts';
 import type { SandboxRow, Sandboxes } from '../sandbox-rows.ts';
 import { StoredTree } from './stored-tree.ts';
-import { decodeText } from './text-content.ts';
+import { decodeUtf8 } from './text-content.ts';
 import {
   filesIn,
   PIECE_BYTES,
@@ -88,7 +88,7 @@ export class StoredWorkspaces {
             sessionId,
             file,
           ).next();
-          return decodeText(value.subarray(0, maxBytes), { isPart: true });
+          return decodeUtf8(value.subarray(0, maxBytes), { isPart: true });
         }),
     };
   }

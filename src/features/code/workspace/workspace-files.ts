@@ -3,7 +3,7 @@ import { constants, type Stats } from 'node:fs';
 import { lchown, link, open, rename, symlink, unlink, type FileHandle } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
-import { codeOf, findEntry, itself, makeFolder, within, type LinkCheck, type WorkspaceFolder } from './entry.ts';
+import { codeOf, findEntry, itself, makeSubfolder, within, type LinkCheck, type WorkspaceFolder } from './entry.ts';
 import { shown, stepsOf, WorkspaceFileError } from './workspace-path.ts';
 
 const CHUNK_BYTES = 64 * 1024;
@@ -100,7 +100,7 @@ export class WorkspaceFiles {
   makeFolder(path: string): Promise<void> {
     return explained(`${shown(path)} cannot be made`, async () => {
       await using entry = await findEntry(this.#workspace, path, 'make');
-      if (!entry.found) await makeFolder(entry.folder, entry.name, this.#workspace.owner);
+      if (!entry.found) await makeSubfolder(entry.folder, entry.name, this.#workspace.owner);
     });
   }
 

@@ -7,7 +7,7 @@ import { outcomeText } from '../../../core/tool-records.ts';
 import { parsedJson } from '../../../lib/json.ts';
 import type { CallReply } from '../kernel/kernel-calls.ts';
 
-interface AnswerSources {
+interface ReplySources {
   blobs: BlobStore;
   sessionId: string;
   /** The maximum bytes (UTF-8) of a result for code. */
@@ -15,10 +15,10 @@ interface AnswerSources {
 }
 
 /** The reply to code for the result of a tool call. Without a result, the call was not executed. */
-export async function answerOf(
+export async function replyOf(
   { number, name }: { number: number; name: string },
   response: WithoutId<ToolResponse> | undefined,
-  sources: AnswerSources,
+  sources: ReplySources,
 ): Promise<CallReply> {
   if (!response) return { number, status: 'failed', message: `${name}: ${outcomeText('cancelled')}` };
   const { outcome, content } = response;
@@ -43,7 +43,7 @@ export async function answerOf(
 /** Structured content that differs from the text is stored as a file; otherwise the text may be JSON. */
 async function structuredOf(
   { content, structuredContent }: Pick<ToolResponse, 'content' | 'structuredContent'>,
-  sources: AnswerSources,
+  sources: ReplySources,
 ): Promise<unknown> {
   const json = structuredContent ? await textOf(structuredContent, sources) : content;
   return json === undefined ? undefined : parsedJson(json);
@@ -52,7 +52,7 @@ async function structuredOf(
 /** The text of a file; undefined if it is too large, or lost. */
 async function textOf(
   file: StoredFile | FullText,
-  { blobs, sessionId, maxBytes }: AnswerSources,
+  { blobs, sessionId, maxBytes }: ReplySources,
 ): Promise<string | undefined> {
   if (file.bytes > maxBytes) return undefined;
   if ('base64' in file) return Buffer.from(file.base64, 'base64').toString();
