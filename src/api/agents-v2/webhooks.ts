@@ -39,7 +39,7 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
   return [
     route('post', '/api/v2/webhooks', {
       id: 'createWebhook',
-      summary: 'Register a URL that is told when the status of a session changes',
+      summary: 'Register a URL that is notified when the status of a session changes',
       description:
         'Each change is sent as a `POST` with the JSON of `WebhookMessage`. `X-H-Webhook-Signature` is `sha256=` and ' +
         'the hexadecimal HMAC-SHA256 of `<X-H-Webhook-Timestamp>.<body>`. The secret is shown only here.',

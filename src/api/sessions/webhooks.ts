@@ -31,7 +31,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
   return [
     route('post', '/v1/webhooks', {
       id: 'createWebhook',
-      summary: 'Register a URL that is told of events',
+      summary: 'Register a URL that is notified of events',
       description:
         'Each event is sent as a `POST` with the JSON of `WebhookMessage`, signed as in ' +
         '[Standard Webhooks](https://www.standardwebhooks.com); see the guide to webhooks.',
