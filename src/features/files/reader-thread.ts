@@ -1,9 +1,9 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { errorMessage } from '../../lib/errors.ts';
+import { errorMessage, NamedError } from '../../lib/errors.ts';
 import type { ReaderMessage, ReaderTask } from './extract-text.ts';
 
 /** A file cannot be read, or only in part. The message contains the reason. */
-export class Unreadable extends Error {}
+export class Unreadable extends NamedError {}
 
 /**
  * Runs the thread that reads one file, which may be hostile: the thread has no environment and bounded memory, and is
