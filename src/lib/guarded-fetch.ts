@@ -60,8 +60,8 @@ export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent 
 export function createFetch(dispatcher: Dispatcher, bounds?: ResponseBounds): Fetch {
   const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same standard, declared by two copies of undici
-  const answered = bound as Fetch;
-  return bounds ? async (url, init) => boundedResponse(await answered(url, init), bounds) : answered;
+  const guarded = bound as Fetch;
+  return bounds ? async (url, init) => boundedResponse(await guarded(url, init), bounds) : guarded;
 }
 
 type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;

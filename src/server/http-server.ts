@@ -63,19 +63,19 @@ export async function listenHttp(
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
   const server = createServer(options);
-  let answer: RequestListener = respondStarting;
-  server.on('request', (request, response) => answer(request, response));
+  let respond: RequestListener = respondStarting;
+  server.on('request', (request, response) => respond(request, response));
   // The time-outs above are for receiving. This one is for sending: a response that is not read stays in memory.
   server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
   server.maxConnections = MAX_CONNECTIONS;
   server.on('connection', (socket) => address.connectionLimit?.admit(socket));
   respondToProtocolErrors(server);
-  const answers = new Set<ServerResponse>();
+  const responses = new Set<ServerResponse>();
   server.on('request', (_request, response) => {
-    answers.add(response);
+    responses.add(response);
     response.once('close', () => {
-      answers.delete(response);
+      responses.delete(response);
       if (!server.listening) setImmediate(() => server.closeIdleConnections());
     });
   });
@@ -88,7 +88,7 @@ export async function listenHttp(
   const host = address.host.includes(':') ? `[${address.host}]` : address.host;
   const stop = async (): Promise<void> => {
     const closed = new Promise((resolve) => server.close(resolve));
-    const streams = [...answers].filter(isStream);
+    const streams = [...responses].filter(isStream);
     if (streams.length > 0) {
       address.log?.info(
         { streams: streams.length },
@@ -103,7 +103,7 @@ export async function listenHttp(
   let stopped: Promise<void> | undefined;
   return {
     url: `http://${host}:${port}`,
-    serve: (app) => void (answer = app),
+    serve: (app) => void (respond = app),
     stop: () => (stopped ??= stop()),
   };
 }

@@ -51,7 +51,7 @@ export class WebhookSender {
       const { status } = response;
       return { responseStatus: status, error: response.ok ? null : `answered with HTTP ${status}` };
     } catch (error) {
-      return { responseStatus: null, error: timeout.aborted ? NO_ANSWER : reasonOf(error) };
+      return { responseStatus: null, error: timeout.aborted ? NO_RESPONSE : reasonOf(error) };
     }
   }
 
@@ -60,7 +60,7 @@ export class WebhookSender {
   }
 }
 
-const NO_ANSWER = `did not answer within ${TIMEOUT_MS / 1000} s`;
+const NO_RESPONSE = `did not answer within ${TIMEOUT_MS / 1000} s`;
 
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined;

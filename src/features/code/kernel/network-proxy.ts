@@ -154,15 +154,15 @@ export class NetworkProxy {
     outgoing.setTimeout(IDLE_MS, () => outgoing.destroy());
     outgoing.once('socket', (socket) => limitConnecting(socket));
     outgoing.on('error', (error) => refuse(unreachable(host, error)));
-    outgoing.once('response', (answer) => {
+    outgoing.once('response', (received) => {
       try {
         // Throws if the fields of the other server contain invalid characters.
-        response.writeHead(answer.statusCode ?? 0, forwarded(answer));
+        response.writeHead(received.statusCode ?? 0, forwarded(received));
       } catch {
-        outgoing.destroy(new Error('its answer is none of http'));
+        outgoing.destroy(new Error('its response is not valid HTTP'));
         return;
       }
-      pipeline(answer, response, () => outgoing.destroy());
+      pipeline(received, response, () => outgoing.destroy());
     });
     pipeline(incoming, outgoing, (error) => {
       if (error) outgoing.destroy();
@@ -253,7 +253,7 @@ function forwarded({ rawHeaders, headers }: IncomingMessage): string[] {
 }
 
 function limitConnecting(socket: Socket): void {
-  const timer = setTimeout(() => socket.destroy(new Error('it does not answer')), CONNECT_MS);
+  const timer = setTimeout(() => socket.destroy(new Error('it does not respond')), CONNECT_MS);
   socket.once('connect', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
 }
 
