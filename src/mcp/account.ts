@@ -9,7 +9,7 @@ const MAX_LENGTH = 200;
 const NAMES = ['preferred_username', 'email', 'username', 'login', 'account', 'name', 'workspace_name'] as const;
 
 const claims = z.record(z.string(), z.unknown());
-const answer = z.looseObject({ id_token: z.string().optional().catch(undefined) });
+const tokenResponse = z.looseObject({ id_token: z.string().optional().catch(undefined) });
 
 interface AccountSources {
   /** What the token endpoint sent. */
@@ -25,7 +25,7 @@ interface AccountSources {
  * ID token, which came from the token endpoint itself, is not verified (OpenID Connect Core, section 3.1.3.7).
  */
 export async function accountOf({ response, userinfo, fetch }: AccountSources): Promise<string | undefined> {
-  const { data: beside } = answer.safeParse(response);
+  const { data: beside } = tokenResponse.safeParse(response);
   const idToken = beside?.id_token === undefined ? undefined : claimsOf(beside.id_token);
   const name = nameIn(idToken);
   if (name !== undefined) return name;

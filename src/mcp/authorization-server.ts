@@ -167,15 +167,15 @@ export async function exchangeCode(
 ): Promise<{ tokens: Tokens; account: string | undefined }> {
   const { client, code, codeVerifier, redirectUri, iss } = request;
   const { server, scope } = target;
-  let response: unknown;
+  let body: unknown;
   // The SDK leaves out what is not in OAuth.
   const keeping: Fetch = async (url, init) => {
-    const answer = await fetch(url, init);
-    response = await answer
+    const response = await fetch(url, init);
+    body = await response
       .clone()
       .json()
       .catch(() => undefined);
-    return answer;
+    return response;
   };
   const exchanged = exchangeAuthorization(server.issuer, {
     ...requestFor(target, client),
@@ -189,7 +189,7 @@ export async function exchangeCode(
   const { userinfo_endpoint: endpoint } = server;
   const isForUserinfo = endpoint !== undefined && (tokens.scope ?? scope ?? '').split(' ').includes('openid');
   const userinfo = isForUserinfo ? { endpoint, accessToken: tokens.accessToken } : undefined;
-  return { tokens, account: await accountOf({ response, userinfo, fetch }) };
+  return { tokens, account: await accountOf({ response: body, userinfo, fetch }) };
 }
 
 /** Refreshes tokens. Without a new refresh token the old one stays. @throws TokensRefusedError, McpServerError */

@@ -57,7 +57,7 @@ function isRefusal(error: unknown): boolean {
   // The server rejected the token, and no other could be obtained.
   if (error instanceof NoTokenError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
-  if (error instanceof ProtocolError) return !standsFor(error, 'noAnswer') && !isRelayedTimeout(error);
+  if (error instanceof ProtocolError) return !standsFor(error, 'noResponse') && !isRelayedTimeout(error);
   return false;
 }
 

@@ -17,7 +17,7 @@ import { SingleFlight } from '../lib/single-flight.ts';
 interface Options {
   fetch: Fetch;
   /** For obtaining a token, including discovery. */
-  answerTimeoutMs: number;
+  responseTimeoutMs: number;
   /** A monotonic clock in milliseconds. */
   now: () => number;
 }
@@ -85,8 +85,8 @@ export function withClientCredentials(
 }
 
 async function fetchToken(serverUrl: string, config: ClientCredentialsConfig, options: Options): Promise<Token> {
-  const { answerTimeoutMs, now } = options;
-  const signal = AbortSignal.timeout(answerTimeoutMs);
+  const { responseTimeoutMs, now } = options;
+  const signal = AbortSignal.timeout(responseTimeoutMs);
   const fetch: Fetch = (url, init) => options.fetch(url, { ...init, signal });
   const requestedAt = now();
   let where = 'its authorization server';
@@ -97,7 +97,7 @@ async function fetchToken(serverUrl: string, config: ClientCredentialsConfig, op
     const lifeMs = (seconds ?? Infinity) * 1000;
     return { value, freshUntil: requestedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
   } catch (error) {
-    const reason = signal.aborted ? `did not answer within ${answerTimeoutMs / 1000} s` : failureReason(error);
+    const reason = signal.aborted ? `did not answer within ${responseTimeoutMs / 1000} s` : failureReason(error);
     throw new NoTokenError(`cannot be used: ${where} ${reason}`, { cause: error });
   }
 }
@@ -141,10 +141,10 @@ async function requestToken(
     ...(audience !== undefined && { audience }),
   };
   const response = await postAs(config, url, { server, form, fetch });
-  const answer: unknown = await response.json().catch(() => undefined);
-  const { data: token } = tokenResponse.safeParse(answer);
+  const body: unknown = await response.json().catch(() => undefined);
+  const { data: token } = tokenResponse.safeParse(body);
   if (response.ok && token) return token;
-  const { data: rejection } = errorResponse.safeParse(answer);
+  const { data: rejection } = errorResponse.safeParse(body);
   const detail = rejection && [rejection.error, rejection.error_description].filter(Boolean).join(': ');
   throw new McpServerError(
     detail

@@ -25,7 +25,7 @@ import type { ServerTransport } from './transport.ts';
 export interface TransportOptions extends StdioOptions {
   fetch: Fetch;
   /** For the handshake of a server over HTTP. */
-  answerTimeoutMs: number;
+  responseTimeoutMs: number;
   /** For a program to write anything, while it starts or is being installed. */
   startTimeoutMs: number;
   /** For the handshake of a program, from its first output on. */
@@ -49,7 +49,7 @@ const LEGACY_ONLY = { prior: { kind: 'legacy' as const } };
 
 /** How a server is connected to first. */
 function firstStrategy(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy {
-  const auto = { client: { versionNegotiation: probing('auto', options.answerTimeoutMs) } };
+  const auto = { client: { versionNegotiation: probing('auto', options.responseTimeoutMs) } };
   const legacy = { connect: LEGACY_ONLY };
   const modern = { client: { versionNegotiation: probing({ pin: MODERN_PROTOCOL }, handshakeMs(endpoint, options)) } };
   const { protocol } = endpoint;
@@ -84,8 +84,11 @@ function probing(mode: NonNullable<VersionNegotiation['mode']>, timeoutMs: numbe
 }
 
 /** The longest time that the handshake with a server may take. */
-function handshakeMs(endpoint: McpEndpoint, { answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs }: TransportOptions) {
-  return 'command' in endpoint ? startTimeoutMs + handshakeTimeoutMs : answerTimeoutMs;
+function handshakeMs(
+  endpoint: McpEndpoint,
+  { responseTimeoutMs, startTimeoutMs, handshakeTimeoutMs }: TransportOptions,
+) {
+  return 'command' in endpoint ? startTimeoutMs + handshakeTimeoutMs : responseTimeoutMs;
 }
 
 /**
@@ -164,7 +167,7 @@ export async function openAny(
  * program has its own, longer time to write its first byte: it may be installed by the command that starts it, and ending
  * that in the middle can leave an installation that never works.
  */
-function handshakeLimit({ answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs }: TransportOptions) {
+function handshakeLimit({ responseTimeoutMs, startTimeoutMs, handshakeTimeoutMs }: TransportOptions) {
   const controller = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   let current: ServerTransport | undefined;
@@ -178,7 +181,7 @@ function handshakeLimit({ answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs }:
     begin: (transport: ServerTransport): void => {
       current = transport;
       if (!transport.firstOutput) {
-        if (!timer) set(answerTimeoutMs, handshakeFailure(answerTimeoutMs));
+        if (!timer) set(responseTimeoutMs, handshakeFailure(responseTimeoutMs));
         return;
       }
       const problem = `wrote nothing to its standard output within ${startTimeoutMs / 1000} s`;

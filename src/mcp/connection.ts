@@ -260,8 +260,8 @@ export class McpConnection {
       ? { onQuestion: (question) => onQuestion(inTexts(question, this.#hide)) }
       : {};
     return this.#using(async () => {
-      const answer = await this.#call(name, args, { ...options, ...asking });
-      return this.#hide ? withHidden(answer, this.#hide) : answer;
+      const response = await this.#call(name, args, { ...options, ...asking });
+      return this.#hide ? withHidden(response, this.#hide) : response;
     });
   }
 

@@ -20,7 +20,7 @@ export class ConnectionLostError extends NamedError {
 }
 
 /** Marks the error responses that are made here in place of a server's; no server can send these objects. */
-const MARKS = { noAnswer: { noAnswer: true }, tooLarge: { tooLarge: true }, unreadable: { unreadable: true } };
+const MARKS = { noResponse: { noResponse: true }, tooLarge: { tooLarge: true }, unreadable: { unreadable: true } };
 
 /** Why a server's response is missing: its body ended without one, it exceeds a bound, or it cannot be read. */
 type Lack = keyof typeof MARKS;
@@ -30,7 +30,7 @@ function errorFor(lack: Lack, id: string | number, message: string): JSONRPCErro
 }
 
 export function noResponseError(id: string | number): JSONRPCErrorResponse {
-  return errorFor('noAnswer', id, 'the server ended its reply without an answer');
+  return errorFor('noResponse', id, 'the server ended its reply without an answer');
 }
 
 export function tooLargeError(id: string | number, { message }: Error): JSONRPCErrorResponse {
@@ -64,5 +64,5 @@ const SESSION_UNKNOWN = /(?:no valid|invalid|missing) session id|session not fou
 
 /** Whether the connection broke. The request may have been executed, which is harmless for requests without effects. */
 export function isBroken(error: unknown): boolean {
-  return error instanceof TypeError || (error instanceof ProtocolError && standsFor(error, 'noAnswer'));
+  return error instanceof TypeError || (error instanceof ProtocolError && standsFor(error, 'noResponse'));
 }

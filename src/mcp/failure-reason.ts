@@ -85,6 +85,6 @@ const jsonRpcError = z.object({ error: z.object({ message: z.string() }) });
 /** The message in the body of an HTTP error; empty for HTML pages. */
 function errorText(body: unknown): string {
   if (typeof body !== 'string') return '';
-  const told = jsonRpcError.safeParse(parsedJson(body)).data?.error.message;
-  return told ?? (body.trimStart().startsWith('<') ? '' : body);
+  const sent = jsonRpcError.safeParse(parsedJson(body)).data?.error.message;
+  return sent ?? (body.trimStart().startsWith('<') ? '' : body);
 }

@@ -23,13 +23,13 @@ const GIVE_UP_MS = 500;
 export class HttpTransport extends StreamableHTTPClientTransport implements ServerTransport {
   readonly kind = 'streamable-http';
   failure: Error | undefined;
-  readonly #answerTimeoutMs: number;
+  readonly #responseTimeoutMs: number;
 
-  /** `answerTimeoutMs`: the time-out of all requests except those of calls. */
+  /** `responseTimeoutMs`: the time-out of all requests except those of calls. */
   constructor(
     url: string,
     headers: Record<string, string>,
-    { fetch, budget, answerTimeoutMs }: { fetch: Fetch; budget: StreamBudget; answerTimeoutMs: number },
+    { fetch, budget, responseTimeoutMs }: { fetch: Fetch; budget: StreamBudget; responseTimeoutMs: number },
   ) {
     const budgeted = budgetedFetch(fetch, budget, {
       end: (error) => {
@@ -37,10 +37,10 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
         void this.close();
       },
       // If the SDK has accepted the response, the protocol layer ignores this message.
-      onAnswer: (id) => this.onmessage?.(unreadableError(id)),
+      onResponse: (id) => this.onmessage?.(unreadableError(id)),
     });
     super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(budgeted, target, init) });
-    this.#answerTimeoutMs = answerTimeoutMs;
+    this.#responseTimeoutMs = responseTimeoutMs;
   }
 
   override async send(message: JSONRPCMessage | JSONRPCMessage[], options: SendOptions = {}): Promise<void> {
@@ -53,7 +53,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
     const call = Exchange.ofCall(message);
     const exchange = call ?? new Exchange();
     // For servers of 2025-11-25, the SDK keeps the HTTP request of a timed-out request open, and resumes it.
-    const givenUp = call?.ended ?? AbortSignal.timeout(this.#answerTimeoutMs + GIVE_UP_MS);
+    const givenUp = call?.ended ?? AbortSignal.timeout(this.#responseTimeoutMs + GIVE_UP_MS);
     const requestSignal = options.requestSignal ?? givenUp;
     // If the request already has a response, the protocol layer ignores this message.
     const onRequestStreamEnd = (): void => {
@@ -70,8 +70,8 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
   }
 }
 
-function boundedBatch(answer: unknown): unknown {
-  if (!Array.isArray(answer) || answer.length <= MAX_BATCH) return answer;
+function boundedBatch(message: unknown): unknown {
+  if (!Array.isArray(message) || message.length <= MAX_BATCH) return message;
   throw new ResponseTooLargeError(`its answer has more than ${MAX_BATCH} messages`);
 }
 

@@ -23,7 +23,7 @@ export class Patience {
   readonly #firstWaitMs: number;
   /** When the first caller began to wait; -Infinity if callers have waited long enough. */
   #waitingSince: number | undefined;
-  #hasAnswered = false;
+  #hasResponded = false;
   #first: Promise<unknown> | undefined;
 
   constructor({ firstWaitMs, now }: PatienceOptions) {
@@ -33,7 +33,7 @@ export class Patience {
 
   /** The attempt in progress to reach a server that has never responded: a second one would start or hang beside it. */
   get firstAttempt(): Promise<unknown> | undefined {
-    return this.#hasAnswered ? undefined : this.#first;
+    return this.#hasResponded ? undefined : this.#first;
   }
 
   /** How long a caller may wait from now on, in milliseconds. */
@@ -47,10 +47,10 @@ export class Patience {
     this.#first ??= running;
     try {
       const value = await running;
-      this.#answered();
+      this.#responded();
       return value;
     } catch (error) {
-      if (signInRequired(error)) this.#answered();
+      if (signInRequired(error)) this.#responded();
       const since = this.#waitingSince;
       this.#waitingSince = since === undefined || this.now() - since <= QUICK_MS ? undefined : -Infinity;
       throw error;
@@ -59,8 +59,8 @@ export class Patience {
     }
   }
 
-  #answered(): void {
-    this.#hasAnswered = true;
+  #responded(): void {
+    this.#hasResponded = true;
     this.#waitingSince = undefined;
   }
 }

@@ -217,7 +217,7 @@ describe('a server that is down', () => {
   test.each(['server/discover', 'initialize', 'notifications/initialized'])(
     'has a limited time to answer %s',
     async (method) => {
-      const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { answerTimeoutMs: 100 });
+      const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { responseTimeoutMs: 100 });
       server.faults.set(method, 'stall');
       await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
         /^MCP server "test" (did not answer within 0.1 s|failed: no MCP handshake within 0.1 s)$/,

@@ -50,7 +50,7 @@ export interface McpPoolOptions extends Partial<McpStreamLimits> {
   /** Whether calls that rely on state are sent elsewhere: no connection is kept for it, and each is closed after `idleMs`. */
   onlyLists?: boolean;
   /** For connecting and the handshake of a server over HTTP, and for each page of a list of tools. */
-  answerTimeoutMs?: number;
+  responseTimeoutMs?: number;
   /** For a program to write anything, while it starts or is being installed; a registration may set another time. */
   startTimeoutMs?: number;
   /** For the handshake of a program, from its first output on. */
@@ -140,7 +140,7 @@ export class McpPool {
     this.#uses = watchSession && new SessionUses(watchSession);
     this.#options = {
       log: pino({ enabled: false }),
-      answerTimeoutMs: 10_000,
+      responseTimeoutMs: 10_000,
       startTimeoutMs: 300_000,
       handshakeTimeoutMs: 30_000,
       firstWaitMs: 30_000,
@@ -158,7 +158,7 @@ export class McpPool {
       http: new OpenConnections({ max: this.#options.maxConnections }),
       programs: new OpenConnections({ max: this.#options.maxPrograms, maxBytes: this.#options.maxProgramBytes }),
     };
-    const connectTimeoutMs = this.#options.answerTimeoutMs;
+    const connectTimeoutMs = this.#options.responseTimeoutMs;
     const plain = createAgent({ connectTimeoutMs });
     const guarded = createAgent({ connectTimeoutMs, refuses: isPrivateAddress });
     const bounds = { maxBytes: MAX_MESSAGE_BYTES };
@@ -201,9 +201,9 @@ export class McpPool {
       const work = async (connection: McpConnection): Promise<CallResponse> => {
         if (endpoint.stateful === false || !connection.keepsState) return connection.call(tool, args, options);
         if ([...(options.reliesOn ?? [])].some((id) => id !== connection.id)) return { status: 'replaced' };
-        const answer = await connection.call(tool, args, options);
-        const isSent = answer.status === 'result' || answer.status === 'rejected' || answer.status === 'unknown';
-        return isSent ? { ...answer, connection: { serverId: endpoint.id, id: connection.id } } : answer;
+        const response = await connection.call(tool, args, options);
+        const isSent = response.status === 'result' || response.status === 'rejected' || response.status === 'unknown';
+        return isSent ? { ...response, connection: { serverId: endpoint.id, id: connection.id } } : response;
       };
       const outcome = await this.#asSubject(endpoint, scope, options.signal, work);
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
@@ -370,10 +370,10 @@ export class McpPool {
     }: { isGuarded: boolean; grantId: string | undefined; credentials: HiddenCredentials },
   ): Fetch {
     const { plain, guarded } = this.#fetches;
-    const { grants, answerTimeoutMs, now } = this.#options;
+    const { grants, responseTimeoutMs, now } = this.#options;
     if ('url' in endpoint && endpoint.auth?.type === 'client_credentials') {
       const { url, auth } = endpoint;
-      return withClientCredentials(hidden.noting(plain), url, auth, { fetch: plain, answerTimeoutMs, now });
+      return withClientCredentials(hidden.noting(plain), url, auth, { fetch: plain, responseTimeoutMs, now });
     }
     const fetch = hidden.noting(isGuarded ? guarded : plain);
     if (!grants || !takesSignIn(endpoint)) return fetch;

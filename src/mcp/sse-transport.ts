@@ -33,7 +33,7 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
         void this.close();
       },
       // If the SDK has accepted the response, the protocol layer ignores this message.
-      onAnswer: (id) => this.onmessage?.(unreadableError(id)),
+      onResponse: (id) => this.onmessage?.(unreadableError(id)),
     });
     let stream: Response | undefined;
     super(new URL(url), {

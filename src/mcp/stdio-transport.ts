@@ -237,8 +237,8 @@ export class StdioTransport implements ServerTransport {
     } catch (error) {
       // Some programs print other text on standard output, which is reserved for messages.
       this.onerror?.(error instanceof Error ? error : new Error(String(error)));
-      const answered = this.#requests.invalid(line);
-      if (answered !== undefined) this.onmessage?.(unreadableError(answered));
+      const requestId = this.#requests.invalid(line);
+      if (requestId !== undefined) this.onmessage?.(unreadableError(requestId));
       return;
     }
     this.#requests.received(message);

@@ -14,7 +14,7 @@ import type { McpEndpoint } from './registry.ts';
 import { budgetedFetch, StreamBudget, type McpStreamLimits } from './stream-budget.ts';
 
 const MINUTE_MS = 60_000;
-const NO_LISTENERS = { end: () => undefined, onAnswer: () => undefined };
+const NO_LISTENERS = { end: () => undefined, onResponse: () => undefined };
 const { signal } = new AbortController();
 const calling = { operationId: 'turn_1/call_1', signal, timeoutMs: 60_000 };
 
@@ -124,8 +124,8 @@ describe('a stream', () => {
   async function reading(method: string, parts: Uint8Array[]): Promise<(string | number)[]> {
     const seen: (string | number)[] = [];
     const respond = () => Promise.resolve(new Response(ReadableStream.from(parts), { headers: events }));
-    const onAnswer = (id: string | number) => void seen.push(id);
-    const budgeted = budgetedFetch(respond, budgetOf().budget, { ...NO_LISTENERS, onAnswer });
+    const onResponse = (id: string | number) => void seen.push(id);
+    const budgeted = budgetedFetch(respond, budgetOf().budget, { ...NO_LISTENERS, onResponse });
     const { body } = await budgeted('http://x', { method });
     let texts = body?.pipeThrough(new TextDecoderStream());
     for (let stage = 0; stage < 10; stage++) texts = texts?.pipeThrough(new TransformStream<string, string>());
@@ -233,7 +233,7 @@ function poolOf(limits: Partial<McpStreamLimits> = {}) {
   const pool = new McpPool({
     allowPrivateUrls: () => true,
     // A handshake that waits for its time-out fails the test.
-    answerTimeoutMs: 600_000,
+    responseTimeoutMs: 600_000,
     megabytesPerMinute: 5,
     messagesPerMinute: 500,
     ...limits,

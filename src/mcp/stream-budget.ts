@@ -67,11 +67,11 @@ export class StreamBudget {
     this.#bytes += bytes;
     this.#messages += messages;
     const { megabytesPerMinute, messagesPerMinute, maxMessageBytes } = this.#options;
-    const answers = this.#requests + this.#earlierRequests;
-    if (this.#bytes > megabytesPerMinute * MB + answers * maxMessageBytes) {
+    const responses = this.#requests + this.#earlierRequests;
+    if (this.#bytes > megabytesPerMinute * MB + responses * maxMessageBytes) {
       this.#exceeded(`${megabytesPerMinute} MB`, 'EVERTURN_MCP_MEGABYTES_PER_MINUTE');
     }
-    if (this.#messages > messagesPerMinute + answers) {
+    if (this.#messages > messagesPerMinute + responses) {
       this.#exceeded(`${messagesPerMinute} messages`, 'EVERTURN_MCP_MESSAGES_PER_MINUTE');
     }
   }
@@ -107,7 +107,7 @@ export class StreamBudget {
  * `fetch` whose event streams spend a budget. `end` is called with the error before a stream fails with it. A request
  * for a stream counts as a message: a server can end each stream at once, and sets how soon the client reconnects.
  *
- * `onAnswer` is called with the request of a response, valid or not, after the client has read it: the SDK drops an
+ * `onResponse` is called with the request of a response, valid or not, after the client has read it: the SDK drops an
  * invalid one, and the request would wait for its time-out. The stream of a POST may still have a valid response, so
  * only the last one counts, just before the end of the stream. Other streams last as long as their connection.
  *
@@ -117,7 +117,7 @@ export class StreamBudget {
 export function budgetedFetch(
   fetch: Fetch,
   budget: StreamBudget,
-  { end, onAnswer }: { end: (error: Error) => void; onAnswer: (id: RequestId) => void },
+  { end, onResponse }: { end: (error: Error) => void; onResponse: (id: RequestId) => void },
 ): Fetch {
   const ending = (work: () => void): void => {
     try {
@@ -143,15 +143,15 @@ export function budgetedFetch(
           const events = reader.read(part);
           ending(() => budget.spend({ bytes: part.length, messages: events.length }));
           controller.enqueue(part);
-          const answered = events.flatMap((data) => (data === undefined ? [] : (idInEnds(data) ?? [])));
-          if (!isGet) last = answered.at(-1) ?? last;
-          else if (answered.length > 0) void nextTurn().then(() => answered.forEach(onAnswer));
+          const responded = events.flatMap((data) => (data === undefined ? [] : (idInEnds(data) ?? [])));
+          if (!isGet) last = responded.at(-1) ?? last;
+          else if (responded.length > 0) void nextTurn().then(() => responded.forEach(onResponse));
         },
         flush: async () => {
           if (last === undefined) return;
           // By then the client has read what was passed on, while the end of the stream waits.
           await nextTurn();
-          onAnswer(last);
+          onResponse(last);
         },
       }),
     );

@@ -123,7 +123,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     let now = 0;
     const { server, names, settle } = await start(
       { protocol },
-      { answerTimeoutMs: 3_600_000, firstWaitMs: Infinity, now: () => now },
+      { responseTimeoutMs: 3_600_000, firstWaitMs: Infinity, now: () => now },
     );
     const lists = await settle();
     now += 60_000;

@@ -6,7 +6,7 @@ import { Patience, PatientFlight, type PatienceOptions } from './patient-flight.
 
 export interface ToolListOptions extends PatienceOptions {
   /** Time-out for each page of the list. */
-  answerTimeoutMs: number;
+  responseTimeoutMs: number;
   /** How long the list is reused. */
   listMaxAgeMs: number;
   credentials: Pick<HiddenCredentials, 'hide'>;
@@ -54,12 +54,12 @@ export class ToolList {
   async #list(): Promise<Tool[]> {
     const { tools: capabilities, resources } = this.#client.getServerCapabilities() ?? {};
     if (!capabilities) return [];
-    const { answerTimeoutMs, listMaxAgeMs, now, credentials } = this.#options;
+    const { responseTimeoutMs, listMaxAgeMs, now, credentials } = this.#options;
     // Servers of 2025-11-25 send notifications of changes without a subscription.
     const subscribes = capabilities.listChanged === true && this.#client.getProtocolEra() === 'modern';
     if (subscribes && !this.#subscribed) void this.#subscribe();
     const [changes, freshUntil] = [this.#changes, now() + listMaxAgeMs];
-    const listed = await this.#client.listTools(undefined, { timeout: answerTimeoutMs, cacheMode: 'bypass' });
+    const listed = await this.#client.listTools(undefined, { timeout: responseTimeoutMs, cacheMode: 'bypass' });
     // Once per list, so that its schemas stay the same objects, whose validators are kept.
     const tools = inTexts(listed.tools, credentials.hide);
     const readsResources = resources !== undefined && !tools.some(({ name }) => name === READ_RESOURCE.name);
@@ -76,7 +76,7 @@ export class ToolList {
     try {
       const { closed } = await this.#client.listen(
         { toolsListChanged: true },
-        { timeout: this.#options.answerTimeoutMs },
+        { timeout: this.#options.responseTimeoutMs },
       );
       this.invalidate();
       await closed;

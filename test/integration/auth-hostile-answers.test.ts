@@ -78,7 +78,7 @@ describe.each([
     });
     const endpoint = registry.resolve({ type: 'truefoundry-mcp-registry', name: 'crm' });
     if (!endpoint) throw new Error('no endpoint');
-    const pool = new McpPool({ allowPrivateUrls: () => false, answerTimeoutMs: 2_000 });
+    const pool = new McpPool({ allowPrivateUrls: () => false, responseTimeoutMs: 2_000 });
     onTestFinished(() => pool.close());
     const { signal } = new AbortController();
     let reason = '';

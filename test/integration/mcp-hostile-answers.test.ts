@@ -25,7 +25,7 @@ async function start(answers: HostileAnswers) {
 }
 
 function poolOf({ url, stop }: { url: string; stop: () => Promise<unknown> }) {
-  const pool = new McpPool({ allowPrivateUrls: () => true, answerTimeoutMs: 60_000, messagesPerMinute: 1_000_000 });
+  const pool = new McpPool({ allowPrivateUrls: () => true, responseTimeoutMs: 60_000, messagesPerMinute: 1_000_000 });
   onTestFinished(async () => {
     await pool.close();
     await stop();

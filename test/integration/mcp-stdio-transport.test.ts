@@ -180,7 +180,7 @@ describe('the program of a server', () => {
   test('that does not respond is ended after its time-out', async () => {
     const { pool, endpoint, logged } = start(
       { ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] },
-      { startTimeoutMs: 300, answerTimeoutMs: 100 },
+      { startTimeoutMs: 300, responseTimeoutMs: 100 },
     );
     await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
       'wrote nothing to its standard output within 0.3 s',
@@ -207,7 +207,7 @@ describe('the program of a server', () => {
       fi
       exec "$@"`;
     const args = ['-c', script, path.join(folder, 'started'), command, ...given];
-    const { pool, endpoint, logged } = start({ ...rest, command: '/bin/sh', args }, { answerTimeoutMs: 1_000 });
+    const { pool, endpoint, logged } = start({ ...rest, command: '/bin/sh', args }, { responseTimeoutMs: 1_000 });
     expect((await pool.tools(endpoint, SCOPE, unaborted)).protocol).toBe('2026-07-28');
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   });
@@ -288,7 +288,7 @@ describe('a program that is still being installed', () => {
     const { file, open } = await gate();
     const isPinned = quirks.includes('pinned');
     const endpoint = gatedEndpoint(file, era, ...quirks.filter((quirk) => quirk !== 'pinned'));
-    const { pool, logged } = start(endpoint, { answerTimeoutMs: 100, firstWaitMs: 1_000 });
+    const { pool, logged } = start(endpoint, { responseTimeoutMs: 100, firstWaitMs: 1_000 });
     const one = isPinned ? { ...endpoint, protocol: era } : endpoint;
     // The probe has already timed out.
     await expect(pool.tools(one, SCOPE, unaborted)).rejects.toThrow('is still starting');

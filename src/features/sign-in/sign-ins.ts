@@ -51,7 +51,7 @@ interface SignInsOptions {
   /** Milliseconds since 1970. */
   now?: () => number;
   /** The time-out of each request to an authorization server. */
-  answerTimeoutMs?: number;
+  responseTimeoutMs?: number;
 }
 
 /** The stored data of a sign-in: the JSON in `mcp_sign_ins.data`. */
@@ -153,15 +153,15 @@ export class SignIns {
   readonly #close: () => Promise<unknown>;
 
   constructor(options: SignInsOptions) {
-    const { catalog, registry, now = Date.now, answerTimeoutMs = 10_000 } = options;
+    const { catalog, registry, now = Date.now, responseTimeoutMs = 10_000 } = options;
     const agents = {
-      plain: createAgent({ connectTimeoutMs: answerTimeoutMs }),
-      guarded: createAgent({ connectTimeoutMs: answerTimeoutMs, refuses: isPrivateAddress }),
+      plain: createAgent({ connectTimeoutMs: responseTimeoutMs }),
+      guarded: createAgent({ connectTimeoutMs: responseTimeoutMs, refuses: isPrivateAddress }),
     };
     const limited = (agent: typeof agents.plain): Fetch => {
       const fetch = createFetch(agent, BOUNDS);
       return async (url, init) => {
-        const response = await fetch(url, { ...init, signal: AbortSignal.timeout(answerTimeoutMs) });
+        const response = await fetch(url, { ...init, signal: AbortSignal.timeout(responseTimeoutMs) });
         const { status, headers } = response;
         // The SDK reads errors only from Node's own Response, which is another class than undici's.
         return new Response((await response.text()) || null, { status, headers: Object.fromEntries(headers) });
