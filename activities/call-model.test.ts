@@ -160,7 +160,7 @@ function budgeted(speculativeCalls: SpeculativeCalls) {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only its budgets are read and written
     budgets: new SharedBudgets(options as unknown as ConstructorParameters<typeof SharedBudgets>[0]),
     log: { warn: () => undefined },
-    serverContacts: { hasAnswered: () => Promise.resolve(true) },
+    serverContacts: { hasResponded: () => Promise.resolve(true) },
   };
   const callModel = createCallModel(activityDependencies(dependencies));
   let heartbeatDetails: unknown;

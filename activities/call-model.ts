@@ -494,7 +494,7 @@ class ModelCallAttempt {
   async #adviceOn(error: ModelError): Promise<string | undefined> {
     const target = this.#message?.prepared.target;
     const advice = target && wrongAddress(error, target);
-    if (!target || advice === undefined || (await this.#dependencies.serverContacts.hasAnswered(target)))
+    if (!target || advice === undefined || (await this.#dependencies.serverContacts.hasResponded(target)))
       return undefined;
     return advice;
   }

@@ -26,7 +26,7 @@ export interface Dependencies
   speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'skip'>;
   stepsAhead: StepsAhead;
   models: ModelProviders;
-  serverContacts: Pick<ServerContacts, 'hasAnswered'>;
+  serverContacts: Pick<ServerContacts, 'hasResponded'>;
   signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   logReading: LogReading;
   conversations: Conversations;

@@ -11,7 +11,7 @@ const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNR
 const UNREACHABLE = new ModelError('connection', 'the model cannot be reached', { cause: refused });
 
 /** Retries a call of a model that fails like this until its message ends, and adds up the waits, which are not waited. */
-async function retried(failure: ModelError, { hasAnswered }: { hasAnswered: boolean }) {
+async function retried(failure: ModelError, { hasResponded }: { hasResponded: boolean }) {
   // oxlint-disable-next-line require-yield -- it fails before
   const stream = async function* () {
     throw await Promise.resolve(failure);
@@ -23,7 +23,7 @@ async function retried(failure: ModelError, { hasAnswered }: { hasAnswered: bool
       ...modelDependencies(stream),
       models: { learnContext: () => Promise.resolve(), resolve: () => target },
       config: { model: { retrySeconds: 300 }, tool: { timeoutSeconds: 60 } },
-      serverContacts: { hasAnswered: () => Promise.resolve(hasAnswered) },
+      serverContacts: { hasResponded: () => Promise.resolve(hasResponded) },
       log: { warn: (fields: object, message: string) => void lines.push({ ...fields, message }) },
     }),
   );
@@ -45,7 +45,7 @@ async function retried(failure: ModelError, { hasAnswered }: { hasAnswered: bool
 }
 
 test('a server that has never answered and refuses connections ends the turn after 10 seconds, with what to check', async () => {
-  const { outcome, waitedMs } = await retried(UNREACHABLE, { hasAnswered: false });
+  const { outcome, waitedMs } = await retried(UNREACHABLE, { hasResponded: false });
   expect(outcome).toMatchObject({
     status: 'error',
     code: 'model_failed',
@@ -57,11 +57,11 @@ test('a server that has never answered and refuses connections ends the turn aft
   expect(waitedMs).toBeLessThanOrEqual(10_000);
 });
 
-test.each<[string, ModelError, { hasAnswered: boolean }]>([
-  ['that has answered before', UNREACHABLE, { hasAnswered: true }],
-  ['that is slow', new ModelError('timeout', 'it took too long'), { hasAnswered: false }],
-  ['that is overloaded', new ModelError('overloaded', 'busy', { status: 503 }), { hasAnswered: false }],
-  ['with a limit', new ModelError('rate_limited', 'slow down', { status: 429 }), { hasAnswered: false }],
+test.each<[string, ModelError, { hasResponded: boolean }]>([
+  ['that has answered before', UNREACHABLE, { hasResponded: true }],
+  ['that is slow', new ModelError('timeout', 'it took too long'), { hasResponded: false }],
+  ['that is overloaded', new ModelError('overloaded', 'busy', { status: 503 }), { hasResponded: false }],
+  ['with a limit', new ModelError('rate_limited', 'slow down', { status: 429 }), { hasResponded: false }],
 ])('a server %s is retried as long as configured, and there is no advice', async (_, failure, contact) => {
   const { outcome, waitedMs } = await retried(failure, contact);
   expect(outcome).toMatchObject({ status: 'error', message: expect.not.stringContaining('never answered') });
@@ -69,7 +69,7 @@ test.each<[string, ModelError, { hasAnswered: boolean }]>([
 });
 
 test('each attempt that fails has one line, with provider, model, address and reason; the line of the SDK is for debugging', async () => {
-  const { lines, attempts, categories } = await retried(UNREACHABLE, { hasAnswered: false });
+  const { lines, attempts, categories } = await retried(UNREACHABLE, { hasResponded: false });
   const called = { provider: 'own', model: 'm', address: '::1:1', failure: 'connection', code: 'ECONNREFUSED' };
   expect(lines).toEqual([
     ...Array.from({ length: attempts - 1 }, () =>
@@ -78,6 +78,6 @@ test('each attempt that fails has one line, with provider, model, address and re
     expect.objectContaining({ ...called, waitMs: undefined, message: 'a model call failed' }),
   ]);
   expect(categories).toEqual(new Set([ApplicationFailureCategory.BENIGN]));
-  const answered = await retried(new ModelError('overloaded', 'busy', { status: 503 }), { hasAnswered: true });
+  const answered = await retried(new ModelError('overloaded', 'busy', { status: 503 }), { hasResponded: true });
   expect(answered.lines[0]).toMatchObject({ address: 'localhost:1', failure: 'overloaded', status: 503 });
 });

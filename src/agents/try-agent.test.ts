@@ -62,7 +62,7 @@ async function start() {
         metrics: new Metrics(),
         log,
         shared: undefined,
-        onAnswer: () => undefined,
+        onResponse: () => undefined,
       },
     );
     return tryAgent(

@@ -18,7 +18,7 @@ export class ModelServers extends Store {
       .execute();
   }
 
-  async hasAnswered(server: ModelServer): Promise<boolean> {
+  async hasResponded(server: ModelServer): Promise<boolean> {
     const { provider, url_hash: hash } = keyOf(server);
     const row = await this.db
       .selectFrom('model_servers')

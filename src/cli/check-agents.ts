@@ -49,7 +49,13 @@ export async function checkAgents(which: string | undefined, { json }: { json?: 
   for (const warning of registry.warnings) process.stderr.write(`${warning}\n`);
   const { specs, isKeyless } = await findAgents(which, config);
   const metrics = new Metrics();
-  const models = openProviders(access, { ...config.model, metrics, log, shared: undefined, onAnswer: () => undefined });
+  const models = openProviders(access, {
+    ...config.model,
+    metrics,
+    log,
+    shared: undefined,
+    onResponse: () => undefined,
+  });
   const embeddings = openEmbeddings(config, access, models);
   await openDataDir(config.dataDir);
   const programs = await ProgramRecords.open(config.dataDir, log);

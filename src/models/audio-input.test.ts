@@ -27,7 +27,7 @@ test.each(PROTOCOLS)('$kind gets audio as such if its protocol takes it', async 
     metrics: new Metrics(),
     log,
     shared: undefined,
-    onAnswer: () => undefined,
+    onResponse: () => undefined,
   }).resolve('m');
   endpoint.script(sending(...events({ text: 'a song' })));
   const answer = provider.stream(

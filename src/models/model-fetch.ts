@@ -11,19 +11,19 @@ const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
 interface ModelFetchOptions extends Pick<ResponseBounds, 'maxValues'> {
   /** Called with each response, also with one that is an error. */
-  onAnswer?: (() => void) | undefined;
+  onResponse?: (() => void) | undefined;
 }
 
 /**
  * The fetch of one provider: with its own connections, bounded responses and the headers of the current trace context.
  * It follows no redirect: another host would get the conversation, and keys in headers other than `Authorization`.
  */
-export function createModelFetch(connectTimeoutMs: number, { onAnswer, ...bounds }: ModelFetchOptions = {}): Fetch {
+export function createModelFetch(connectTimeoutMs: number, { onResponse, ...bounds }: ModelFetchOptions = {}): Fetch {
   const agent = createAgent({ connectTimeoutMs }).compose(trackModelRequests);
   const fetch = createFetch(agent, { ...BOUNDS, ...bounds });
   return async (url, init) => {
     const response = await fetch(url, { ...withHeaders(init, traceHeaders()), redirect: 'manual' });
-    onAnswer?.();
+    onResponse?.();
     const target = response.headers.get('location');
     return response.status >= 300 && response.status < 400 && target !== null
       ? refusedRedirect(response, URL.parse(target, String(url)))

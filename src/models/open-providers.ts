@@ -85,16 +85,16 @@ interface OpenOptions extends SilenceLimits {
   /** Connects the workers, so that a provider's limits hold for all of them together; undefined: for this process. */
   shared: { redis: Redis; prefix: string } | undefined;
   /** Called at each response of a provider, also at an error. */
-  onAnswer: (server: ModelServer) => void;
+  onResponse: (server: ModelServer) => void;
 }
 
 export function openProviders({ defaultName, providers }: ModelAccess, options: OpenOptions): ModelProviders {
   const opened = [...providers].map(([name, config]) => {
     const server = { providerName: name, baseUrl: config.baseUrl };
-    const adapter = adapterFor(config, { ...options, onAnswer: () => options.onAnswer(server) });
+    const adapter = adapterFor(config, { ...options, onResponse: () => options.onResponse(server) });
     const measured = instrumented(adapter.stream, name, options.metrics);
-    const answered = withOptionalTools(measured, { name, log: options.log });
-    const stream = config.limits ? limited(answered, limitsOf(name, config.limits, options)) : answered;
+    const adapted = withOptionalTools(measured, { name, log: options.log });
+    const stream = config.limits ? limited(adapted, limitsOf(name, config.limits, options)) : adapted;
     const registered = {
       provider: { stream, find: adapter.find },
       options: OPTIONS_OF[config.kind],
@@ -116,9 +116,9 @@ function limitsOf(name: string, limits: ProviderLimits, { metrics, log, shared }
   return { allowance, name, log, metrics };
 }
 
-function adapterFor(config: ProviderConfig, options: SilenceLimits & { onAnswer: () => void }): ModelProvider {
+function adapterFor(config: ProviderConfig, options: SilenceLimits & { onResponse: () => void }): ModelProvider {
   const { firstChunkSeconds = options.firstChunkSeconds, idleSeconds = options.idleSeconds } = config;
-  const common = { firstChunkSeconds, idleSeconds, onAnswer: options.onAnswer };
+  const common = { firstChunkSeconds, idleSeconds, onResponse: options.onResponse };
   switch (config.kind) {
     case 'openai-chat':
       return openAIProvider({ ...config, ...common });

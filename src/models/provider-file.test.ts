@@ -80,7 +80,7 @@ test('names with the prefix of a provider are its models, all others the default
     metrics: new Metrics(),
     log,
     shared: undefined,
-    onAnswer: () => undefined,
+    onResponse: () => undefined,
   });
   expect(models.resolve('claude/x')).toMatchObject({ providerName: 'claude', model: 'x' });
   expect(models.resolve('meta/llama')).toMatchObject({ providerName: 'local', model: 'meta/llama' });

@@ -115,5 +115,5 @@ export interface ProviderAccess {
   /** In addition to those of the protocol. */
   headers: Record<string, string>;
   /** Called at each response, also at an error. */
-  onAnswer?: () => void;
+  onResponse?: () => void;
 }

@@ -17,7 +17,7 @@ function opened(access: ModelAccess | undefined, write: (line: string) => void =
     metrics: new Metrics(),
     log,
     shared: undefined,
-    onAnswer: () => undefined,
+    onResponse: () => undefined,
   });
 }
 

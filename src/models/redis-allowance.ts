@@ -58,7 +58,7 @@ end
 `;
 
 /** A call does not wait longer for Redis, unless another time is set. */
-const ANSWER_MS = 1_000;
+const RESPONSE_TIMEOUT_MS = 1_000;
 
 interface RedisAllowanceOptions {
   redis: Redis;
@@ -66,14 +66,19 @@ interface RedisAllowanceOptions {
   prefix: string;
   limits: ProviderLimits;
   /** How long a call waits for Redis before it observes the limits of its worker alone. */
-  answerMs?: number;
+  responseTimeoutMs?: number;
 }
 
 /**
  * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. Which worker gets
  * the next share is left to chance.
  */
-export function redisAllowance({ redis, prefix, limits, answerMs = ANSWER_MS }: RedisAllowanceOptions): Allowance {
+export function redisAllowance({
+  redis,
+  prefix,
+  limits,
+  responseTimeoutMs = RESPONSE_TIMEOUT_MS,
+}: RedisAllowanceOptions): Allowance {
   const local = localAllowance(limits);
   const renewals = new Map<string, NodeJS.Timeout>();
   const { concurrency, requestsPerMinute, tokensPerMinute } = limits;
@@ -82,7 +87,7 @@ export function redisAllowance({ redis, prefix, limits, answerMs = ANSWER_MS }: 
   /** Undefined if Redis is unavailable. */
   const run = async (script: string, args: (string | number)[]): Promise<unknown> => {
     try {
-      return await withTimeout(answerMs, redis.commands.eval(script, { keys, arguments: args.map(String) }));
+      return await withTimeout(responseTimeoutMs, redis.commands.eval(script, { keys, arguments: args.map(String) }));
     } catch {
       return undefined;
     }
@@ -91,8 +96,8 @@ export function redisAllowance({ redis, prefix, limits, answerMs = ANSWER_MS }: 
     take: async (call) => {
       const localWait = await local.take(call);
       if (localWait > 0) return localWait;
-      const answer = await run(TAKE, [call.id, call.tokens, ...sentLimits, LEASE_MS]);
-      const wait = typeof answer === 'number' ? answer : 0;
+      const reply = await run(TAKE, [call.id, call.tokens, ...sentLimits, LEASE_MS]);
+      const wait = typeof reply === 'number' ? reply : 0;
       if (wait > 0) await local.giveBack(call);
       else renewals.set(call.id, setInterval(() => void run(RENEW, [call.id, LEASE_MS]), RENEWAL_MS).unref());
       return wait;

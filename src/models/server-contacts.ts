@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { ModelServer, ModelServers } from '../catalog/model-servers.ts';
 
 interface ServerContactsOptions {
-  catalog: { modelServers: Pick<ModelServers, 'record' | 'hasAnswered'> };
+  catalog: { modelServers: Pick<ModelServers, 'record' | 'hasResponded'> };
   log: Pick<Logger, 'warn'>;
 }
 
@@ -29,13 +29,13 @@ export class ServerContacts {
   }
 
   /** True also if the catalog cannot be read: calls of such a server are repeated as usual. */
-  async hasAnswered(server: ModelServer): Promise<boolean> {
+  async hasResponded(server: ModelServer): Promise<boolean> {
     const key = keyOf(server);
     if (this.#responded.has(key)) return true;
     try {
-      const hasAnswered = await this.#options.catalog.modelServers.hasAnswered(server);
-      if (hasAnswered) this.#responded.add(key);
-      return hasAnswered;
+      const hasResponded = await this.#options.catalog.modelServers.hasResponded(server);
+      if (hasResponded) this.#responded.add(key);
+      return hasResponded;
     } catch {
       return true;
     }

@@ -96,7 +96,7 @@ export async function openServices(options: ServicesOptions) {
     metrics,
     log,
     shared,
-    onAnswer: (server) => serverContacts.note(server),
+    onResponse: (server) => serverContacts.note(server),
   });
   checkOwnModels(config, models);
   const embeddings = openEmbeddings(config, model, models);

@@ -284,10 +284,10 @@ test('a mark only increases, whichever process sets it', async () => {
 test('a model server that has answered one process is found by others, at that address and under that name', async () => {
   const [one, other] = [await open(), await open()];
   const server = { providerName: 'ollama', baseUrl: 'http://127.0.0.1:11434/v1' };
-  expect(await one.modelServers.hasAnswered(server)).toBe(false);
+  expect(await one.modelServers.hasResponded(server)).toBe(false);
   await Promise.all([one.modelServers.record(server, NOW), other.modelServers.record(server, LATER)]);
   const known = [server, { ...server, baseUrl: undefined }, { ...server, providerName: 'own' }];
-  expect(await Promise.all(known.map((one) => other.modelServers.hasAnswered(one)))).toEqual([true, false, false]);
+  expect(await Promise.all(known.map((one) => other.modelServers.hasResponded(one)))).toEqual([true, false, false]);
 });
 
 test('unarchived turns are listed, the oldest first, without those that are only requested', async () => {

@@ -91,7 +91,7 @@ function open(kind: ProviderConfig['kind'], url: string): ModelProvider {
       metrics: new Metrics(),
       log,
       shared: undefined,
-      onAnswer: () => undefined,
+      onResponse: () => undefined,
     },
   );
   return models.resolve('m').provider;

@@ -20,13 +20,13 @@ afterAll(() => redis.down());
 const NONE = { concurrency: Infinity, requestsPerMinute: Infinity, tokensPerMinute: Infinity };
 const call = (id: string, tokens = 0) => ({ id, tokens });
 
-/** Longer than Redis takes on a busy machine: without its answer a worker would observe the limits alone. */
-const ANSWER_MS = 100_000;
+/** Longer than Redis takes on a busy machine: without its reply a worker would observe the limits alone. */
+const RESPONSE_TIMEOUT_MS = 100_000;
 
 /** The allowances of two workers of one Everturn. */
 async function twoWorkers(
   limits: Partial<typeof NONE>,
-  options: { answerMs?: number } = { answerMs: ANSWER_MS },
+  options: { responseTimeoutMs?: number } = { responseTimeoutMs: RESPONSE_TIMEOUT_MS },
 ): Promise<[Allowance, Allowance]> {
   const prefix = newId('req');
   const open = async () => {

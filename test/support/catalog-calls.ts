@@ -35,7 +35,7 @@ type KeyedMethod = Known<
   | `subjectRoles.${'record' | 'get'}`
   | 'encryptionKeys.register'
   | `marks.${'get' | 'raise'}`
-  | `modelServers.${'record' | 'hasAnswered'}`
+  | `modelServers.${'record' | 'hasResponded'}`
   | `mcpSignIns.${'insert' | 'find' | 'status' | 'requested' | 'redirect' | 'replacedSince' | 'change' | 'grant'}`
   | `mcpSignIns.${'settle' | 'setNotified'}`
   | `mcpGrants.${'get' | 'find' | 'reserveRefresh' | 'releaseRefresh' | 'replaceTokens' | 'remove' | 'take'}`

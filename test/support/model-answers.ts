@@ -98,6 +98,6 @@ export function openModel(
     metrics: new Metrics(),
     log,
     shared: undefined,
-    onAnswer: () => undefined,
+    onResponse: () => undefined,
   }).resolve('m-1');
 }

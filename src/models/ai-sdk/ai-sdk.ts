@@ -82,21 +82,21 @@ const MAX_VALUES = 5_000;
 /** A provider whose protocol an adapter of the AI SDK speaks. Only the adapter is used: it makes no retries of its own. */
 export function aiSdkProvider(
   dialect: Dialect,
-  { onAnswer, ...silence }: SilenceLimits & Pick<ProviderAccess, 'onAnswer'>,
+  { onResponse, ...silence }: SilenceLimits & Pick<ProviderAccess, 'onResponse'>,
 ): ModelProvider {
-  const modelFetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES, onAnswer });
+  const modelFetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES, onResponse });
   return {
     async *stream(request, signal) {
       const options = await callOptions(request, dialect);
       yield* guardedResponse({ signal, silence, stalls: request.stalls, failureOf: aiSdkFailure }, (guard) =>
-        readAnswer(request.model, options, { dialect, modelFetch, ...guard }),
+        readResponse(request.model, options, { dialect, modelFetch, ...guard }),
       );
     },
     find: (model) => findModel(modelFetch, dialect.lookup, model),
   };
 }
 
-async function* readAnswer(
+async function* readResponse(
   model: string,
   options: LanguageModelV4CallOptions,
   { dialect, modelFetch, controller, watch }: { dialect: Dialect; modelFetch: Fetch } & RequestGuard,

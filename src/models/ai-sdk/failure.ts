@@ -15,8 +15,8 @@ export function aiSdkFailure(error: unknown): unknown {
   if (APICallError.isInstance(error)) return callError(error);
   if (error instanceof TypeError) return brokenStreamError(error);
   if (AISDKError.isInstance(error)) {
-    const isOfAnswer = /JSONParse|TypeValidation|EmptyResponseBody|InvalidResponseData/.test(error.name);
-    return isOfAnswer ? brokenStreamError(error) : new ModelError('bad_request', error.message, { cause: error });
+    const isOfResponse = /JSONParse|TypeValidation|EmptyResponseBody|InvalidResponseData/.test(error.name);
+    return isOfResponse ? brokenStreamError(error) : new ModelError('bad_request', error.message, { cause: error });
   }
   if (error instanceof Error) return error;
   const sent = streamError.safeParse(error);
@@ -35,13 +35,13 @@ function callError(error: APICallError): unknown {
   return reportedFailure({ message, status: statusCode, error: errorIn(data), retryAfterMs, cause: error });
 }
 
-const told = z.object({ message: z.string() });
+const sentError = z.object({ message: z.string() });
 
 /** A body in a form unknown to the adapter, which reports only its status. A body that is not JSON may be a page. */
 function unknownBody({ responseBody = '', message }: APICallError): { data?: unknown; message: string } {
   const data = parsedJson(responseBody);
   if (data === undefined) return { message };
-  return { data, message: told.safeParse(errorIn(data)).data?.message ?? responseBody };
+  return { data, message: sentError.safeParse(errorIn(data)).data?.message ?? responseBody };
 }
 
 /** The error object of a body: it is the body itself where the adapter has unwrapped it. */

@@ -34,13 +34,13 @@ export function openAIProvider(options: OpenAIOptions & Pick<ProviderConfig, 'ma
     async *stream(request, signal) {
       const body = await bodyOf(request, maxTokensParameter);
       yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf: openAIFailure }, (guard) =>
-        readAnswer(client, body, guard),
+        readResponse(client, body, guard),
       );
     },
   };
 }
 
-async function* readAnswer(
+async function* readResponse(
   client: OpenAI,
   body: ChatCompletionCreateParamsStreaming,
   { controller, watch }: RequestGuard,

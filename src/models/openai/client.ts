@@ -9,24 +9,24 @@ import { reportedFailure } from '../provider-failure.ts';
 
 export type OpenAIOptions = ProviderAccess & SilenceLimits;
 
-const MAX_ANSWER_MS = 24 * 3_600_000;
+const MAX_RESPONSE_MS = 24 * 3_600_000;
 
 /** A client of a server with OpenAI's API, and the lookup of a model there. */
 export function createOpenAIClient(
-  { apiKey, baseUrl, headers, idleSeconds, onAnswer }: ProviderAccess & Pick<SilenceLimits, 'idleSeconds'>,
+  { apiKey, baseUrl, headers, idleSeconds, onResponse }: ProviderAccess & Pick<SilenceLimits, 'idleSeconds'>,
   bounds: Pick<ResponseBounds, 'maxValues'> = {},
 ): {
   client: OpenAI;
   find: ModelProvider['find'];
 } {
-  const modelFetch = createModelFetch(idleSeconds * 1000, { onAnswer, ...bounds });
+  const modelFetch = createModelFetch(idleSeconds * 1000, { onResponse, ...bounds });
   // The client's own retries would multiply the activity's, and hide failures from the turn's log.
   const client = new OpenAI({
     apiKey,
     baseURL: baseUrl ?? null,
     maxRetries: 0,
     // The maximum duration of a response. A silent response is ended much earlier, by the idle timer.
-    timeout: MAX_ANSWER_MS,
+    timeout: MAX_RESPONSE_MS,
     logLevel: 'off',
     defaultHeaders: headers,
     fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
