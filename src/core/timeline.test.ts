@@ -7,7 +7,7 @@ import type { ToolCall } from './records/calls.ts';
 import type { LogRecord } from './records/log.ts';
 import type { PendingCall } from './records/pending.ts';
 import { NO_USAGE } from './records/usage.ts';
-import { Timeline, type PendingActivity, type Span } from './timeline.ts';
+import { calledTool, Timeline, type PendingActivity, type Span } from './timeline.ts';
 import { turnCreated } from './turn.ts';
 
 const bob = { subjectId: 'bob', subjectType: 'user', subjectSlug: 'bob' };
@@ -306,4 +306,98 @@ test('a call of code that its host has run is a span from its message to its res
       outcome: 'succeeded',
     },
   ]);
+});
+
+const wait = { kind: 'wait', threadId: 'main' };
+
+test('a delegated call is a call, and then a wait for the agent until its result', () => {
+  const delegating: EndedActivity = {
+    name: 'callTool',
+    threadId: 'main',
+    toolCallId: 'c1',
+    scheduledAt: at(2),
+    attempts: [{ number: 1, startedAt: at(2), endedAt: at(3), outcome: 'completed' }],
+  };
+  const calls = message(1, { toolCalls: [call('c1', { to: 'session', sessionId: 'ses_2', callHash: 'h' })] });
+  const later = message(4, { threadId: 'thr_1', activities: [delegating] });
+  const waiting = { ...wait, toolCallId: 'c1', waitsFor: 'agent', startedAt: at(3) };
+  expect(spans([created, calls, later])).toContainEqual({ ...waiting, isOpen: true });
+  expect(spans([created, calls, later, response(9, 'c1', { fromThread: 'main' })])).toContainEqual({
+    ...waiting,
+    endedAt: at(9),
+    outcome: 'succeeded',
+  });
+  const local = message(1, { toolCalls: [call('c1', RUN)] });
+  expect(spans([created, local, later]).filter(({ kind }) => kind === 'wait')).toEqual([]);
+});
+
+test('a call is given what its own record says, not what another record that has it says', () => {
+  const attempts = [{ number: 1, startedAt: at(2), endedAt: at(3), outcome: 'completed' as const }];
+  const model: EndedActivity = {
+    name: 'callModel',
+    threadId: 'main',
+    messageId: 'msg_1',
+    scheduledAt: at(2),
+    attempts,
+  };
+  const usage = { ...NO_USAGE, inputTokens: 3 };
+  const outcomes = (record: WithoutId<LogRecord>, activity: EndedActivity) => {
+    const all = spans([created, { ...record, activities: [activity] }]);
+    return all
+      .filter(({ attempt }) => attempt === 1)
+      .map(({ outcome, provider, usage: used }) => [outcome, provider, used]);
+  };
+  const other = message(4, { threadId: 'thr_1', provider: 'p', usage });
+  expect(outcomes(other, model)).toEqual([['completed', undefined, undefined]]);
+  expect(outcomes({ ...other, threadId: 'main' }, model)).toEqual([['completed', 'p', usage]]);
+  expect(outcomes(response(4, 'c1', { outcome: 'failed' }), model)).toEqual([['completed', undefined, undefined]]);
+  const tool: EndedActivity = { name: 'callTool', threadId: 'main', toolCallId: 'c1', scheduledAt: at(2), attempts };
+  expect(outcomes(response(4, 'c1', { outcome: 'failed' }), tool)).toEqual([['failed', undefined, undefined]]);
+  expect(outcomes(response(4, 'c2', { outcome: 'failed' }), tool)).toEqual([['completed', undefined, undefined]]);
+  const lost: EndedActivity = { ...model, status: 'error', attempts: [{ number: 1, outcome: 'lost' }] };
+  expect(outcomes(message(4), lost)).toEqual([['lost', undefined, undefined]]);
+});
+
+test('a turn that waits in the queue is a span until it begins, or ends', () => {
+  const queue = { kind: 'queue', threadId: null, startedAt: at(0) };
+  const done = { kind: 'turn.done', at: at(5), end: { status: 'done', output: null, requiredActions: [] } } as never;
+  const queued = { ...created, queued: { position: 1 } };
+  expect(spans([queued])).toEqual([{ ...queue, isOpen: true }]);
+  expect(spans([queued, done])).toEqual([{ ...queue, endedAt: at(5), outcome: 'cancelled' }]);
+  expect(spans([{ ...created, begunAt: at(3) }])).toEqual([{ ...queue, endedAt: at(3) }]);
+});
+
+test('the refresh of toolkits is a wait for the client', () => {
+  const required = { kind: 'toolkit.refresh_required', at: at(1), toolkits: ['crm'] } as never;
+  const refreshed = { kind: 'toolkit.refreshed', at: at(2), toolkit: 'crm', by: bob } as never;
+  const waiting = { kind: 'wait', waitsFor: 'toolkits', waitedFor: 'client', threadId: null, startedAt: at(1) };
+  expect(spans([created, required])).toEqual([{ ...waiting, isOpen: true }]);
+  expect(spans([created, required, refreshed])).toEqual([{ ...waiting, endedAt: at(2), endedBy: bob }]);
+});
+
+test('only a pause for sign-ins ends the waits for them, and no other wait', () => {
+  const signIn = { kind: 'mcp.auth_required', at: at(1), threadId: 'main', servers: [{ name: 'crm' }] } as const;
+  const forCall = { ...signIn, calls: [{ threadId: 'main', toolCallId: 'c1' }] } as never;
+  const approval = { kind: 'tool.approval_required', at: at(1), threadId: 'main', calls: [asked('c2')] } as never;
+  const open = (reason: string) => {
+    const resumed = { kind: 'turn.resumed', at: at(2), reason } as never;
+    return spans([created, forCall, approval, resumed])
+      .filter(({ isOpen }) => isOpen)
+      .map(({ waitsFor }) => waitsFor);
+  };
+  expect([open('budget'), open('sign_in')]).toEqual([['sign_in', 'approval'], ['approval']]);
+});
+
+test('a lost outcome is asked for as such, and a call of a tool without a server is named', () => {
+  const lost = {
+    kind: 'tool.response_required',
+    at: at(2),
+    threadId: 'main',
+    calls: [asked('c1', { needs: 'response', unknownOutcome: '' })],
+  };
+  expect(spans([created, lost as never])).toEqual([
+    { ...wait, toolCallId: 'c1', waitsFor: 'outcome', waitedFor: 'person', startedAt: at(2), isOpen: true },
+  ]);
+  expect(calledTool({ name: 'ask', info: { type: 'system', name: 'ask_user' } })).toEqual({ tool: 'ask' });
+  expect(calledTool(undefined)).toEqual({});
 });
