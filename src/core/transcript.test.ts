@@ -258,3 +258,94 @@ test('an answer of audio alone is in the conversation as what was said', () => {
     { role: 'assistant', message: { content: 'Hello.' } },
   ]);
 });
+
+/** The texts of a conversation: what was said to the model, its own messages, and the results of its calls. */
+function textsOf(items: ReturnType<typeof transcript>): string[] {
+  return items.map((item) => {
+    if (item.role === 'assistant') return `model: ${item.message.content}`;
+    if (item.role === 'tool') return `${item.toolCallId}: ${item.content}`;
+    return item.content.map((part) => (part.type === 'text' ? part.text : part.name)).join();
+  });
+}
+
+const AT = '2026-12-01T08:00:00.000Z';
+const SERVER = { to: 'server', effect: 'once', approval: false, callHash: 'h' } as const;
+
+function began(threadId: string, input: string): UnsequencedRecord {
+  const parent = { threadId: 'main', toolCallId: 'call_0' };
+  const thread = { threadId, title: 't', parent, depth: 1, specHash: 'a', hasServers: false, iterations: 5 };
+  return { kind: 'thread.created', at: AT, thread, input };
+}
+
+function result(threadId: string, toolCallId: string, content: string, more: object = {}): UnsequencedRecord {
+  return { kind: 'tool.response', at: AT, threadId, toolCallId, outcome: 'succeeded', content, ...more };
+}
+
+/** A message of a thread with one call, whose id is the same in each thread. */
+function calls(threadId: string, content: string): UnsequencedRecord {
+  return { ...messageWith(SERVER), id: `msg_${content}`, threadId, content };
+}
+
+test('a thread has its own conversation, and nothing of those of others, whose calls may have the same ids', () => {
+  const input = [
+    { type: 'user.message' as const, content: 'hello' },
+    { type: 'user.tool_response' as const, threadId: 'thr_a', toolCallId: 'call_0', content: 'answered' },
+  ];
+  const records: UnsequencedRecord[] = [
+    turnCreated(turnStart({ input })),
+    calls('main', 'root'),
+    began('thr_a', 'task a'),
+    began('thr_b', 'task b'),
+    calls('thr_a', 'a'),
+    calls('thr_b', 'b'),
+    { kind: 'user.steered', at: AT, content: 'wait', id: 'steer_1' } as never,
+    result('thr_b', 'call_0', 'of b'),
+    result('thr_a', 'call_0', 'of a'),
+    result('main', 'call_0', 'of root'),
+  ];
+  expect(['main', 'thr_a', 'thr_b'].map((threadId) => textsOf(transcript(records, threadId)))).toEqual([
+    ['hello', 'model: root', 'call_0: of root', 'wait'],
+    ['task a', 'model: a', 'call_0: of a'],
+    ['task b', 'model: b', 'call_0: of b'],
+  ]);
+});
+
+test('the result of a client that a later turn brings is that of its call', () => {
+  const input = [
+    { type: 'user.tool_response' as const, threadId: 'main', toolCallId: 'call_0', content: 'from the client' },
+  ];
+  const records = [calls('main', 'root'), turnCreated(turnStart({ input }))];
+  expect(textsOf(transcript(records, 'main'))).toEqual(['model: root', 'call_0: from the client']);
+});
+
+test('a result has its files, and its whole text if it was cut', () => {
+  const files = [{ type: 'file' as const, name: 'a.txt', mimeType: 'text/plain', bytes: 1, base64: 'YQ==' }];
+  const fullText = { blob: 'b', bytes: 9 };
+  const items = (more: object) => transcript([calls('main', 'root'), result('main', 'call_0', 'x', more)], 'main')[1];
+  expect(items({ files, fullText })).toMatchObject({ content: 'x', files, fullText });
+  expect(Object.keys(items({}) ?? {}).toSorted()).toEqual(['content', 'files', 'name', 'role', 'toolCallId']);
+});
+
+test('the model is told what a stopped sub-agent had begun, and no more of one that has ended by itself', () => {
+  const lines = (outcome: string, fromThread?: string) => {
+    const end = result('main', 'call_0', 'over', { outcome, ...(fromThread && { fromThread }) });
+    const records = [
+      calls('main', 'root'),
+      began('thr_a', 'task'),
+      calls('thr_a', 'a'),
+      result('thr_a', 'call_0', 'x'),
+      end,
+    ];
+    return textsOf(transcript(records, 'main')).at(-1)?.split('\n');
+  };
+  expect(lines('cancelled', 'thr_a')).toEqual(['call_0: over', 'It had called these tools:', '- look({}): done']);
+  expect([lines('failed', 'thr_a'), lines('cancelled'), lines('cancelled', 'thr_b')]).toEqual(
+    Array.from({ length: 3 }, () => ['call_0: over']),
+  );
+});
+
+test('a call has waited behind another only if its server runs calls in their order', () => {
+  const text = (route: object) => textsOf(transcript([messageWith({ ...SERVER, ...route })], 'main'))[1];
+  const [plain, ordered, task] = [text({}), text({ order: { server: 's' } }), text({ startsTask: true })];
+  expect([ordered === task, ordered === plain]).toEqual([true, false]);
+});
