@@ -1,3 +1,5 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
 import type { ModelCallPart } from '../agents/model-call-part.ts';
 import type { SubAgentSources } from '../agents/start-sub-agent.ts';
 import type { KernelCatalog } from '../catalog/catalog.ts';
@@ -5,16 +7,20 @@ import type { CatalogFeatures, EntriesReading, LogReader, LogReading, StartReadi
 import type { Cipher } from '../encryption/cipher.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import type { SystemTool } from '../tools/system-tool.ts';
+import type { SessionQueue } from './agent-sessions/session-queue.ts';
 import type { SharedBudgets } from './budgets/shared-budgets.ts';
+import type { Catalog } from './catalog.ts';
 import type { CodePartOptions } from './code/code-part.ts';
 import type { SearchSources } from './code/tools/search-code.ts';
+import type { Delegator } from './delegation/delegator.ts';
 import type { FileTexts } from './files/file-texts.ts';
 import type { RunStates } from './run-support/run-summaries.ts';
 import type { SignIns } from './sign-in/sign-ins.ts';
 import type { Skills } from './skills/skills.ts';
+import type { WebhookDeliverer } from './webhooks/webhook-deliverer.ts';
 
 /**
- * What a feature adds to logs, tools and model calls. Each feature is a folder, with a `feature.ts` and a line in
+ * What a feature adds to logs, tools, model calls and sweeps. Each feature is a folder, with a `feature.ts` and a line in
  * `FEATURES` if it adds any of them. Features are called in the order of `FEATURES`.
  */
 export interface Feature extends Partial<Pick<CatalogFeatures, 'tablesOfSessions' | 'tablesOfTurns'>> {
@@ -28,6 +34,11 @@ export interface Feature extends Partial<Pick<CatalogFeatures, 'tablesOfSessions
   /** In the order in which agents have them. */
   tools?: readonly SystemTool<ToolServices>[];
   modelCallPart?: (sources: PartSources) => ModelCallPart;
+  /**
+   * The feature's periodic work, in every worker: after ended turns were archived, and before sessions are deleted. If
+   * it fails, the whole sweep is repeated soon. `began` is the start of housekeeping in this process.
+   */
+  sweep?: (sources: SweepSources, when: { now: Date; began: Date; stop: AbortSignal }) => Promise<void>;
 }
 
 type ColumnsOfTurn = ReturnType<CatalogFeatures['columnsOf']>;
@@ -50,4 +61,15 @@ export interface PartSources extends CodePartOptions {
   files: FileTexts;
   signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   skills: Pick<Skills, 'list'>;
+}
+
+/** The services for sweeps. */
+export interface SweepSources {
+  catalog: Catalog;
+  client: Client;
+  taskQueue: string;
+  delegator: Pick<Delegator, 'settleAll'>;
+  deliverer: Pick<WebhookDeliverer, 'wake'>;
+  sessionQueue: Pick<SessionQueue, 'sweep'>;
+  log: Logger;
 }

@@ -15,11 +15,15 @@ import type { Feature, LogSources, PartSources, ToolServices } from './feature.t
 import { FILES } from './files/feature.ts';
 import { INBOX } from './inbox/feature.ts';
 import { RUN_SUPPORT } from './run-support/feature.ts';
+import { SCHEDULES } from './schedules/feature.ts';
 import { SIGN_IN } from './sign-in/feature.ts';
 import { SKILLS } from './skills/feature.ts';
 import { WEBHOOKS } from './webhooks/feature.ts';
 
-/** In the order of their calls: files are read before conversations, which contain their texts, are compacted. */
+/**
+ * In the order of their calls: files are read before conversations, which contain their texts, are compacted, and first
+ * turns of queued sessions, which may be rejected, are started before delegated work is settled.
+ */
 export const FEATURES: readonly Feature[] = [
   RUN_SUPPORT,
   AGENT_SESSIONS,
@@ -31,6 +35,7 @@ export const FEATURES: readonly Feature[] = [
   FILES,
   COMPACTION,
   SIGN_IN,
+  SCHEDULES,
   WEBHOOKS,
 ];
 

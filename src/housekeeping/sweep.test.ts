@@ -14,10 +14,7 @@ test('slow sweeps do not overlap, and no sweep starts after the stop', async () 
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that a failing sweep uses
   const options = {
     config: { turnSeconds: 1 },
-    wakeDeliverer: () => undefined,
     catalog: {
-      idleTimeouts: { end: () => Promise.resolve() },
-      deliveries: { forget: () => Promise.resolve() },
       idempotency: {
         forget: () => {
           const sweep = Promise.withResolvers<void>();

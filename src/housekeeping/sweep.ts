@@ -1,59 +1,38 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
-import type { Config } from '../config.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { REQUEST_LIFETIME_MS } from '../engine/turn-index.ts';
-import type { SessionQueue } from '../features/agent-sessions/session-queue.ts';
 import { startRemoval, startSession } from '../engine/session-commands.ts';
 import { archiveEnded, type Swept } from './archive-ended.ts';
-import type { Delegator } from '../features/delegation/delegator.ts';
-import { notifySignIns } from '../features/sign-in/notify-sign-ins.ts';
+import { FEATURES } from '../features/features.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { deriveStates } from './derive-states.ts';
 import { deleteFinished, expireSessions } from './expire-sessions.ts';
 import type { Housekeeping, Sweep } from './housekeeping.ts';
 import { forgetLostTurns, indexTurns, runningTurns } from './index-turns.ts';
-import { syncSchedules } from '../features/schedules/sync-schedules.ts';
-
-/** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
-const DELIVERIES_KEPT_MS = 3 * 86_400_000;
 
 /** From the end of a complete sweep to the next. */
 const EVERY_MS = 3 * 60_000;
 /** From the end of an incomplete sweep to the next; doubled for each further incomplete one in a row. */
 const FIRST_RETRY_MS = 10_000;
 
-/** How long it is remembered that a user has declined to sign in to an MCP server. */
-const SIGN_IN_KEPT_MS = 24 * 3_600_000;
-
 /** How many deleted sessions are read at once. */
 const SESSION_BATCH_SIZE = 100;
-
-interface HousekeepingOptions extends Housekeeping {
-  config: Pick<Config, 'turnSeconds'>;
-  delegator: Pick<Delegator, 'settleAll'>;
-  sessionQueue: Pick<SessionQueue, 'sweep'>;
-  /** Looks for deliveries whose hint was lost, or whose worker died. */
-  wakeDeliverer: () => void;
-}
 
 /**
  * Sweeps periodically, in every worker, in this order:
  *
- * - ends sessions whose idle timeouts have ended,
- * - deletes old deliveries, idempotency keys and sign-ins,
+ * - deletes old idempotency keys,
  * - adds up what subjects store,
- * - resumes turns whose sign-ins have ended,
  * - archives ended turns that their workers have not archived, because these died, or the sessions were terminated,
  *   deleted or failed,
  * - indexes running turns, and removes turns that Temporal has lost,
- * - starts sessions in whose queues turns wait, and those that were admitted and not started,
- * - repairs schedules in Temporal,
- * - settles delegated work,
+ * - starts sessions in whose queues turns wait,
+ * - sweeps for the features, in the order of `FEATURES`,
  * - deletes sessions whose retention period has ended, and removes the data of deleted ones,
  * - deletes blobs without a reference, and unused specs.
  */
-export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
+export function startHousekeeping(options: Housekeeping): { stop: () => Promise<void> } {
   const stop = new AbortController();
   const began = new Date();
   let swept: Swept | undefined;
@@ -96,27 +75,20 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   /** Returns whether the sweep was complete. */
   async function sweep(): Promise<boolean> {
     const started = new Date();
-    const when = { now: started, stop: stop.signal };
+    const when = { now: started, began, stop: stop.signal };
     // All turns that were requested before this time have ended.
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
-      options.wakeDeliverer();
-      await options.catalog.idleTimeouts.end(started.toISOString(), stop.signal);
-      await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       await options.catalog.storedBytes.addChanges(stop.signal);
-      await notifySignIns(options);
-      await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
       await resumeQueues(options, stop.signal);
-      await syncSchedules(options, { ...when, began });
-      await options.sessionQueue.sweep(stop.signal);
-      // After the turns that were ended, lost or rejected above.
-      await options.delegator.settleAll();
+      // After the turns that were archived or lost: features settle what they have left.
+      for (const feature of FEATURES) await feature.sweep?.(options, when);
       // Only the index and the archive contain whether a session is waiting, and which blobs it refers to.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

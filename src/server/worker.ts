@@ -130,14 +130,7 @@ export async function startWorker(
   };
   const worker = await createWorker(config.temporal, { ...common, workflowBundle, activities, sinks });
   const deliverer = new WebhookDeliverer({ ...services, formats: webhookFormats(services) });
-  const housekeeping = startHousekeeping({
-    ...services,
-    wakeDeliverer: () => deliverer.wake(),
-    taskQueue,
-    archiveTurn,
-    delegator,
-    sessionQueue,
-  });
+  const housekeeping = startHousekeeping({ ...services, deliverer, taskQueue, archiveTurn, delegator });
   void services.toolPool.startPrograms(services.registry.programs);
   const finished = worker.run().catch((error: unknown) => {
     // An activity did not end even when it was cancelled; its time-out will end it.

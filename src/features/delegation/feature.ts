@@ -2,4 +2,8 @@ import type { Feature } from '../feature.ts';
 import { DELEGATE } from './delegate.ts';
 import { delegationsReader } from './delegation-rows.ts';
 
-export const DELEGATION: Feature = { logReaders: () => [delegationsReader], tools: [DELEGATE] };
+export const DELEGATION: Feature = {
+  logReaders: () => [delegationsReader],
+  tools: [DELEGATE],
+  sweep: ({ delegator }) => delegator.settleAll(),
+};

@@ -1,6 +1,4 @@
-import type { Client } from '@temporalio/client';
-import type { Logger } from 'pino';
-import type { McpSignIns } from './mcp-sign-ins.ts';
+import type { SweepSources } from '../feature.ts';
 import { isNotFound } from '../../temporal/errors.ts';
 import { signalTurn } from '../../engine/session-commands.ts';
 
@@ -16,11 +14,7 @@ export async function notifySignIns({
   catalog,
   client,
   log,
-}: {
-  catalog: { mcpSignIns: McpSignIns };
-  client: Client;
-  log: Logger;
-}): Promise<void> {
+}: Pick<SweepSources, 'catalog' | 'client' | 'log'>): Promise<void> {
   for (const { id, turnId, by } of await catalog.mcpSignIns.unnotified(LIMIT)) {
     try {
       // Settled before the turn resumes, whose end would supersede the action.
