@@ -56,11 +56,6 @@ test('the parts of a section are its hosted part, its reasoning, its text and it
   ]);
 });
 
-test('a message that was cut before its calls has those that it has', () => {
-  const sections: Section[] = [FIRST_SECTION, { reasoning: 0, content: 0, toolCalls: 2 }];
-  expect(orderedParts({ reasoning: '', content: '', toolCalls: [], sections: sections.toReversed() })).toEqual([]);
-});
-
 test('a message with some of its calls has as many of them before each section', () => {
   const { toolCalls } = messageWith({ to: 'client' }, { to: 'client' }, { to: 'client' });
   const sections = [0, 1, 2, 3].map((count) => ({ ...FIRST_SECTION, toolCalls: count }));

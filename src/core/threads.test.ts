@@ -32,12 +32,16 @@ const completed = (outcome: Outcome, ...records: NewRecord[]): ActivityResult =>
 });
 
 /** A turn whose root agent calls its model with step 1, 2, ..., which end like this. */
-function afterCalls(ends: (ActivityResult | undefined)[], overrides: Partial<TurnStart> = {}): Turn {
+function afterCalls(
+  ends: (ActivityResult | undefined)[],
+  overrides: Partial<TurnStart> = {},
+  ofCalls: { isForced?: true } = {},
+): Turn {
   const projection = new Turn();
   const start = turnStart(overrides);
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   for (const [i, end] of ends.entries()) {
-    const input = { ...start, ...plan, previousTurnId: null, step: i + 1, recent: [] };
+    const input = { ...start, ...plan, previousTurnId: null, step: i + 1, recent: [], ...ofCalls };
     events.push({ type: 'scheduled', eventId: i, at: AT, activity: { name: 'callModel', input } });
     if (end) events.push({ type: 'ended', scheduledEventId: i, at: AT, end });
   }
@@ -185,18 +189,10 @@ test('a run carries what differs from the beginning of a thread', () => {
   expect([carried({ calls }), carried({ calls }, true)?.calls?.length]).toStrictEqual([{ steps: 1 }, 1]);
 });
 
-test('the last forced message ends a thread even if it calls tools, and a message with calls alone does not', () => {
-  const ended = (isForced?: true) => {
-    const start = turnStart();
-    const input = { ...start, ...plan, previousTurnId: null, step: 1, recent: [], ...(isForced && { isForced }) };
-    const turn = new Turn();
-    const end = completed({ status: 'answered' }, messageWith({ to: 'answered' }));
-    turn.feed({ type: 'started', at: AT, start });
-    turn.feed({ type: 'scheduled', eventId: 1, at: AT, activity: { name: 'callModel', input } });
-    turn.feed({ type: 'ended', scheduledEventId: 1, at: AT, end });
-    return turn.thread('main').end;
-  };
-  expect([ended(), ended(true)]).toEqual([undefined, { status: 'done' }]);
+test('a forced message ends a thread even if it calls tools, and another one with calls does not', () => {
+  const end = completed({ status: 'answered' }, messageWith({ to: 'answered' }));
+  const endOf = (input: { isForced?: true }) => afterCalls([end], {}, input).thread('main').end;
+  expect([endOf({}), endOf({ isForced: true })]).toEqual([undefined, { status: 'done' }]);
 });
 
 test('only a call that a host has begun is known to have begun', () => {

@@ -331,7 +331,7 @@ test('a delegated call is a call, and then a wait for the agent until its result
   expect(spans([created, local, later]).filter(({ kind }) => kind === 'wait')).toEqual([]);
 });
 
-test('a call is given what its own record says, not what another record that has it says', () => {
+test('an attempt has the outcome and the usage of its own record only', () => {
   const attempts = [{ number: 1, startedAt: at(2), endedAt: at(3), outcome: 'completed' as const }];
   const model: EndedActivity = {
     name: 'callModel',

@@ -34,12 +34,14 @@ export interface Feature extends Partial<Pick<CatalogFeatures, 'tablesOfSessions
   /** In the order in which agents have them. */
   tools?: readonly SystemTool<ToolServices>[];
   modelCallPart?: (sources: PartSources) => ModelCallPart;
-  /**
-   * The feature's periodic work, in every worker: after ended turns were archived, and before sessions are deleted. If
-   * it fails, the whole sweep is repeated soon. `began` is the start of housekeeping in this process.
-   */
-  sweep?: (sources: SweepSources, when: { now: Date; began: Date; stop: AbortSignal }) => Promise<void>;
+  /** The feature's periodic work, in every worker, which does not fail if Temporal is unavailable. */
+  sweep?: FeatureSweep;
+  /** The periodic work that must follow the archiving of ended turns, and precede the deletion of sessions. */
+  sweepAfterTurns?: FeatureSweep;
 }
+
+/** If it fails, the whole sweep is repeated soon. `began` is the start of housekeeping in this process. */
+type FeatureSweep = (sources: SweepSources, when: { now: Date; began: Date; stop: AbortSignal }) => Promise<void>;
 
 type ColumnsOfTurn = ReturnType<CatalogFeatures['columnsOf']>;
 type ReadStart = Parameters<LogReading['ofStart']>[0];

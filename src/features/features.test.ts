@@ -37,7 +37,7 @@ test('the removal of a session leaves none of its rows in a table of a feature',
   expect(left).toEqual(['schedule_runs', 'turns']);
 });
 
-test('sweeps end idle times, delete old deliveries and sign-ins, and settle delegated work after queued sessions', async () => {
+test('sweeps end idle times, delete old deliveries and sign-ins, and settle delegated work after admitted sessions', async () => {
   const { catalog, names, insert } = await openTables();
   const now = new Date('2026-11-10T12:00:00.000Z');
   const daysAgo = (days: number) => new Date(now.getTime() - days * 86_400_000).toISOString();
@@ -56,14 +56,16 @@ test('sweeps end idle times, delete old deliveries and sign-ins, and settle dele
   const called = (name: string) => () => Promise.resolve(void calls.push(name));
   const sources = {
     catalog,
-    sessionQueue: { sweep: called('start queued sessions') },
+    sessionQueue: { sweep: called('start admitted sessions') },
     delegator: { settleAll: called('settle delegated work') },
     deliverer: { wake: called('wake the deliverer') },
     log: pino({ level: 'silent' }),
   } as unknown as SweepSources;
   const when = { now, began: now, stop: new AbortController().signal };
   for (const { sweep } of FEATURES) await sweep?.(sources, when);
-  expect(calls).toEqual(['start queued sessions', 'settle delegated work', 'wake the deliverer']);
+  expect(calls).toEqual(['wake the deliverer']);
+  for (const { sweepAfterTurns } of FEATURES) await sweepAfterTurns?.(sources, when);
+  expect(calls).toEqual(['wake the deliverer', 'start admitted sessions', 'settle delegated work']);
   expect(names('SELECT session_id AS name FROM session_requests WHERE idle_ends_at IS NOT NULL')).toEqual(['idle']);
   expect(names('SELECT id AS name FROM mcp_sign_ins')).toEqual(['sign-in of 0.9']);
   expect(names('SELECT id AS name FROM deliveries')).toEqual(['delivery of 2.9']);

@@ -21,8 +21,8 @@ import { SKILLS } from './skills/feature.ts';
 import { WEBHOOKS } from './webhooks/feature.ts';
 
 /**
- * In the order of their calls: files are read before conversations, which contain their texts, are compacted, and first
- * turns of queued sessions, which may be rejected, are started before delegated work is settled.
+ * In the order of their calls: files are read before conversations, which contain their texts, are compacted, and the
+ * first turns of admitted sessions, which may be rejected, are started before delegated work is settled.
  */
 export const FEATURES: readonly Feature[] = [
   RUN_SUPPORT,

@@ -22,13 +22,14 @@ const SESSION_BATCH_SIZE = 100;
 /**
  * Sweeps periodically, in every worker, in this order:
  *
+ * - sweeps for the features, in the order of `FEATURES`: first what does not need Temporal,
  * - deletes old idempotency keys,
  * - adds up what subjects store,
  * - archives ended turns that their workers have not archived, because these died, or the sessions were terminated,
  *   deleted or failed,
  * - indexes running turns, and removes turns that Temporal has lost,
  * - starts sessions in whose queues turns wait,
- * - sweeps for the features, in the order of `FEATURES`,
+ * - sweeps for the features what follows ended turns,
  * - deletes sessions whose retention period has ended, and removes the data of deleted ones,
  * - deletes blobs without a reference, and unused specs.
  */
@@ -79,6 +80,7 @@ export function startHousekeeping(options: Housekeeping): { stop: () => Promise<
     // All turns that were requested before this time have ended.
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
+      for (const feature of FEATURES) await feature.sweep?.(options, when);
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       await options.catalog.storedBytes.addChanges(stop.signal);
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
@@ -87,8 +89,7 @@ export function startHousekeeping(options: Housekeeping): { stop: () => Promise<
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
       await resumeQueues(options, stop.signal);
-      // After the turns that were archived or lost: features settle what they have left.
-      for (const feature of FEATURES) await feature.sweep?.(options, when);
+      for (const feature of FEATURES) await feature.sweepAfterTurns?.(options, when);
       // Only the index and the archive contain whether a session is waiting, and which blobs it refers to.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

@@ -70,8 +70,8 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
   }
 }
 
-function boundedBatch(message: unknown): unknown {
-  if (!Array.isArray(message) || message.length <= MAX_BATCH) return message;
+function boundedBatch(body: unknown): unknown {
+  if (!Array.isArray(body) || body.length <= MAX_BATCH) return body;
   throw new ResponseTooLargeError(`its answer has more than ${MAX_BATCH} messages`);
 }
 

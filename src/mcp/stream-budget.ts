@@ -143,9 +143,9 @@ export function budgetedFetch(
           const events = reader.read(part);
           ending(() => budget.spend({ bytes: part.length, messages: events.length }));
           controller.enqueue(part);
-          const responded = events.flatMap((data) => (data === undefined ? [] : (idInEnds(data) ?? [])));
-          if (!isGet) last = responded.at(-1) ?? last;
-          else if (responded.length > 0) void nextTurn().then(() => responded.forEach(onResponse));
+          const ids = events.flatMap((data) => (data === undefined ? [] : (idInEnds(data) ?? [])));
+          if (!isGet) last = ids.at(-1) ?? last;
+          else if (ids.length > 0) void nextTurn().then(() => ids.forEach(onResponse));
         },
         flush: async () => {
           if (last === undefined) return;

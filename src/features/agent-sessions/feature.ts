@@ -6,8 +6,6 @@ export const AGENT_SESSIONS: Feature = {
   tablesOfSessions: ['session_requests', 'session_inputs', 'shared_sessions', 'session_feedback', 'session_texts'],
   readStart: async (start, { logs }) => ({ firstMessage: await firstMessageOf(start, logs) }),
   readEntries: async ({ turn, last }, { logs }) => ({ answer: await answerOf(last, turn.id, logs) }),
-  sweep: async ({ catalog, sessionQueue }, { now, stop }) => {
-    await catalog.idleTimeouts.end(now.toISOString(), stop);
-    await sessionQueue.sweep(stop);
-  },
+  sweep: ({ catalog }, { now, stop }) => catalog.idleTimeouts.end(now.toISOString(), stop),
+  sweepAfterTurns: ({ sessionQueue }, { stop }) => sessionQueue.sweep(stop),
 };

@@ -5,5 +5,5 @@ import { delegationsReader } from './delegation-rows.ts';
 export const DELEGATION: Feature = {
   logReaders: () => [delegationsReader],
   tools: [DELEGATE],
-  sweep: ({ delegator }) => delegator.settleAll(),
+  sweepAfterTurns: ({ delegator }) => delegator.settleAll(),
 };

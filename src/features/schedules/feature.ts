@@ -12,7 +12,7 @@ export const SCHEDULES: Feature = {
    * Makes Temporal's schedules match the catalog: those whose sync a crash has prevented, and all others after the start
    * of the process and each hour.
    */
-  sweep: async ({ log, ...scheduling }, { now, began, stop }) => {
+  sweepAfterTurns: async ({ log, ...scheduling }, { now, began, stop }) => {
     const { schedules } = scheduling.catalog;
     const checkedBefore = new Date(Math.max(now.getTime() - CHECK_MS, began.getTime())).toISOString();
     for (const id of await schedules.toSync(checkedBefore, MAX_SCHEDULES)) {
