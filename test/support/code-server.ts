@@ -7,14 +7,17 @@ import { startTestServer, type TestServer, type TestServerOptions } from './test
 /** An agent that acts in code without approvals. */
 export const FREE = { code_actions: { approvals: 'allow' as const } };
 
-/** A server whose kernel host can start kernels. */
+/**
+ * A server whose kernel host can start kernels: as many as the tests of a file use together, since one that is idle is
+ * evicted for another session.
+ */
 export async function startCodeServer(
   env: Record<string, string> = {},
   options: Pick<TestServerOptions, 'mcp' | 'log'> = {},
 ): Promise<TestServer> {
   const server = await startTestServer({
     ...options,
-    env: { EVERTURN_KERNELS: '10', EVERTURN_KERNEL_PYTHON: await kernelPython(), ...env },
+    env: { EVERTURN_KERNELS: '30', EVERTURN_KERNEL_PYTHON: await kernelPython(), ...env },
   });
   // The first agent that acts in code starts the host.
   await server.api.putAgent(newId('req'), { model: { name: 'any' }, ...FREE });

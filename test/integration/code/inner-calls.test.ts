@@ -62,7 +62,7 @@ beforeAll(async () => {
     ],
   });
   // Those of code that waits are not taken away.
-  server = await startCodeServer({ EVERTURN_KERNELS: '30' });
+  server = await startCodeServer();
 });
 afterAll(async () => {
   await server.stop();

@@ -31,7 +31,7 @@ beforeAll(async () => {
       },
     ],
   });
-  server = await startCodeServer({ EVERTURN_KERNELS: '30' });
+  server = await startCodeServer();
 });
 afterAll(async () => {
   await server.stop();

@@ -11,7 +11,7 @@ let server: TestServer;
 beforeAll(async () => void (await kernelPython()), BUILDS_PYTHON);
 
 beforeAll(async () => {
-  server = await startCodeServer({ EVERTURN_KERNELS: '30' });
+  server = await startCodeServer();
 });
 afterAll(() => server.stop());
 

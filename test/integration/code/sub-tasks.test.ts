@@ -18,7 +18,7 @@ let temporal: TemporalClient;
 beforeAll(async () => void (await kernelPython()), BUILDS_PYTHON);
 beforeAll(async () => {
   const tools = [{ name: 'wipe', annotations: { destructiveHint: true }, handler: () => 'wiped' }];
-  server = await startCodeServer({ EVERTURN_KERNELS: '20' }, { mcp: { tools } });
+  server = await startCodeServer({}, { mcp: { tools } });
 });
 beforeAll(async () => {
   const [address, namespace] = [inject('temporalAddress'), inject('temporalNamespace')];
