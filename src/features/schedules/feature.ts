@@ -9,8 +9,8 @@ const CHECK_MS = 3_600_000;
 
 export const SCHEDULES: Feature = {
   /**
-   * Makes Temporal's schedules match the catalog: those whose sync a crash has prevented, and all others after the start
-   * of the process and each hour.
+   * Makes Temporal's schedules match the catalog: those whose sync was interrupted by a crash, and all others when the
+   * process has started and once per hour.
    */
   sweepAfterTurns: async ({ log, ...scheduling }, { now, began, stop }) => {
     const { schedules } = scheduling.catalog;
